@@ -46,13 +46,14 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=12, help="steps per run")
     parser.add_argument("--skip", type=int, default=SKIPPED, help=f"steps that do not count (default {SKIPPED})")
     parser.add_argument("--test-freq", type=int, help="a validation every so many steps (default: at the end only)")
-    parser.add_argument("--name", help="runs are kept in outputs/NAME (default: built from all overrides)")
+    parser.add_argument("--name", help="runs are kept in outputs/NAME (default: built from overrides and steps)")
     parser.add_argument("overrides", nargs="+", help="overrides of all runs, such as experiment=quickstart")
     options = parser.parse_args()
     if options.steps <= options.skip:
         parser.error(f"--steps must be more than {options.skip}, the steps that do not count")
     part = f"skip{options.skip}" if options.skip != SKIPPED else ""
-    given = [*options.overrides, options.base, options.other, part]
+    length = f"steps{options.steps}.{options.test_freq or options.steps}"
+    given = [*options.overrides, options.base, options.other, length, part]
     measures = measures_after(options.skip)
     name = options.name or re.sub(r"[^A-Za-z0-9._-]+", "-", "-".join(["step_time", *filter(None, given)]))
     arms = {"base": options.base.split(), "other": options.other.split()}

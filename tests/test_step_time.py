@@ -56,6 +56,9 @@ def test_steps_before_protection_can_be_left_out_and_stages_validated(tmp_path: 
     step_time.main()
     assert asked == [("2", "6", 4)] * 2
     assert "time 3.00 s, 3.00 s" in capsys.readouterr().out
+    monkeypatch.setattr(sys, "argv", ["step_time", *("3" if word == "2" else word for word in words)])
+    step_time.main()
+    assert asked[2:] == [("3", "6", 4)] * 2  # runs of another validation interval are not taken for these
 
 
 @pytest.mark.slow

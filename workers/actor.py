@@ -206,7 +206,8 @@ class SkillCreditTrainingWorker(CpuReadyTrainingWorker):
         """Levels of the anchor sets at the update's start: those that the last update ended with, if it verified."""
         sets = {each.name: each.anchor_set for each in update.protection.constraints}
         self._measure = partial(measured_levels, self.engine, list(sets.values()), temperature, self._micro_batch())
-        known = all(name in self._accepted for name, kept in sets.items() if kept)
+        # a set that was empty in the last update has a level of NaN there
+        known = all(math.isfinite(self._accepted.get(name, math.nan)) for name, kept in sets.items() if kept)
         levels = [self._accepted.get(name, math.nan) for name in sets] if known else self._measure()
         update.record_levels(levels)
         update.verify(levels, tries)

@@ -89,13 +89,28 @@ def solve(
     part, noises = geometry.only(live), noise[live]
     feasible = bool((eps[~live] >= 0).all())  # no step gains anything along a gradient of 0
     eps = np.where(live, eps, np.maximum(eps, 0.0))
-    if (eps < 0).any():
-        kept, gain = _nearest(part, eps[live], noises, sweeps)
-        if not keeps(slacks(part, kept, gain, noises), eps[live]):
-            feasible, eps = False, np.maximum(eps, 0.0)
+    met = _met(part, eps[live], noises, sweeps)
+    feasible &= bool((met == eps[live]).all())
+    eps[live] = met
     mu = np.zeros(len(eps))
     kept, mu[live] = _SOLVERS[method](part, eps[live], noises, sweeps)
     return kept, mu, eps, feasible
+
+
+def _met(part: Geometry, eps: Vector, noise: Vector, sweeps: int) -> Vector:
+    """The epsilons with demands (eps < 0) at 0: those that no step meets beside bounds alone, then, if need be, all."""
+
+    def feasible(wanted: Vector) -> bool:
+        kept, gain = _nearest(part, wanted, noise, sweeps)
+        return keeps(slacks(part, kept, gain, noise), wanted)
+
+    if not (eps < 0).any() or feasible(eps):
+        return eps
+    bounds = np.maximum(eps, 0.0)
+    each = np.arange(len(eps))
+    alone = [feasible(np.where(each == s, eps, bounds)) for s in each]
+    some = np.where(alone, eps, bounds)
+    return some if feasible(some) else bounds
 
 
 def slacks(geometry: Geometry, kept: float, mu: Vector, noise: Vector) -> Vector:

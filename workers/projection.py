@@ -95,7 +95,7 @@ class Projection:
     gram: Tensor  # float64: (S, S) of the gradients, in the metric; serves later steps
     moved: float  # |step - d| / |d|
     length: float  # |d|
-    feasible: bool  # False: no step satisfies a negative epsilon; 0 was used for skills that have a gradient
+    feasible: bool  # False: no step satisfies a negative epsilon; 0 was used for it, or for all
     missed: bool  # True: the method left a constraint violated (of sequential_margin: after all sweeps)
     stalled: bool  # True: the constraints leave (almost) nothing of the step
 

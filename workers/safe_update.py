@@ -212,7 +212,7 @@ class SafeUpdate:
     def verify(self, levels: list[float], tries: int) -> None:
         """Verify this update's steps. levels: of the anchor sets at its start, NaN for a constraint without one."""
         anchors = [math.nan if anchor is None else anchor for anchor in self.anchors]
-        self.verification = Verification(lines(self.budgets, anchors, levels), levels, tries)
+        self.verification = Verification(lines(self.budgets, anchors, levels, self.protection.names), levels, tries)
 
     def before_step(self, gradients: Sequence[Tensor]) -> bool:
         """In gradient space: change the gradients so that descending them satisfies the constraints.

@@ -153,6 +153,8 @@ def _is_set(group: str) -> Callable[[DictConfig], bool]:
 LEGACY = ("reward_model", "custom_reward_function", "sandbox_fusion")
 # They read a greedy answer's reward, several rewards, sums of squared probabilities; the last needs a group of two.
 FAILING_ESTIMATORS = ("remax", "gdpo", "optimal_token_baseline", "tir_optimal_token_baseline", "grpo_passk")
+# They divide by the standard deviation of the whole batch.
+WHITENING = ("reinforce_plus_plus", "reinforce_plus_plus_baseline", "gae")
 ROUTING = "actor_rollout_ref.rollout.enable_rollout_routing_replay"
 _ONE_BY_ONE = "fetches prompts one at a time, while {parts} plans whole batches"
 _DEFAULT = "leave it at verl's default"
@@ -270,6 +272,13 @@ REFUSALS = (
         lambda config: config.algorithm.adv_estimator in FAILING_ESTIMATORS,
         "would fail: verl's V1 trainer lacks an input of it, or a sample that cannot be verified is a group of one",
         "grpo, or another estimator that reads scores alone",
+    ),
+    RefusedOption(
+        "algorithm.adv_estimator",
+        lambda config: config.algorithm.adv_estimator in WHITENING,
+        "standardizes advantages over the batch, so {parts} could not say what one unit of them is worth in reward",
+        "grpo or rloo, or projection.constraint_source=solutions",
+        ("projection.closed_loop",),
     ),
     RefusedOption("algorithm.use_pf_ppo", _is_true("algorithm.use_pf_ppo"), "verl's V1 trainer ignores it", _DEFAULT),
     *(

@@ -40,7 +40,7 @@ ArmRuns = Mapping[str, Mapping[str, RunOutcome]]
 @dataclass(frozen=True)
 class BlockContrast:
     """Paired difference of two arms in a measure over blocks. p: two-sided t-test, None for one block; holm: adjusted
-    for all contrasts. by_order: the difference in each order alone."""
+    for the family of contrasts. by_order: the difference in each order alone."""
 
     arm: str
     against: str
@@ -95,17 +95,26 @@ def _gains(arms: Mapping[str, ArmRuns], arm: str, against: str, measure: str, or
     return [own[seed] - other[seed] for seed in sorted(own) if seed in other]
 
 
-def contrasts(arms: Mapping[str, ArmRuns], arm: str) -> list[BlockContrast]:
-    """The primary analysis: an arm's final average minus that of each other, Holm over these contrasts."""
+def contrasts(arms: Mapping[str, ArmRuns], arm: str, family: Sequence[str]) -> list[BlockContrast]:
+    """The primary analysis: an arm's final average minus that of each other.
+
+    family: arms whose contrasts Holm counts, with runs or without: a study that is not finished is no smaller one.
+    """
     found = [made for other in arms if other != arm and (made := contrast(arms, arm, other, "average"))]
-    return [replace(one, holm=p) for one, p in zip(found, holm([one.p for one in found]), strict=True)]
+    adjusted = holm([one.p if one.against in family else None for one in found], len(family))
+    return [replace(one, holm=p) for one, p in zip(found, adjusted, strict=True)]
 
 
 def verdicts(
-    arms: Mapping[str, ArmRuns], arm: str, plain: str, controls: Sequence[str], promises: Sequence[Promise | None]
+    arms: Mapping[str, ArmRuns],
+    arm: str,
+    plain: str,
+    controls: Sequence[str],
+    promises: Sequence[Promise | None],
+    family: Sequence[str],
 ) -> list[BarVerdict]:
-    """A verdict for each bar. promises: of each run of the arm; None for a run that verified no step."""
-    primary = {one.against: one for one in contrasts(arms, arm)}
+    """A verdict for each bar. promises: of each run of the arm, None where it verified no step. family: Holm's."""
+    primary = {one.against: one for one in contrasts(arms, arm, family)}
     return [
         _forgetting(block_means(arms.get(arm, {}), "forgetting", orders_of(arms))),
         _new_skill(plain, contrast(arms, arm, plain, "new_skill")),
@@ -166,6 +175,20 @@ def contrast_table(found: Sequence[BlockContrast], orders: Sequence[str]) -> str
         for one in found
     ]
     return markdown_table(headers, rows)
+
+
+def order_table(arms: Mapping[str, ArmRuns], arm: str, plain: str) -> str:
+    """An arm's forgetting, and its new skill minus that of plain GRPO, in each order alone, as a table in points."""
+    headers = ["order", "forgetting", f"new skill minus {plain}"]
+    rows = []
+    for order in orders_of(arms):
+        lost = list(block_means(arms.get(arm, {}), "forgetting", [order]).values())
+        rows.append([order, _mean(lost), _mean(_gains(arms, arm, plain, "new_skill", [order]), "+")])
+    return markdown_table(headers, rows)
+
+
+def _mean(values: Sequence[float], sign: str = "") -> str:
+    return t_interval(values).scaled(100).text(sign=sign) if values else "-"
 
 
 def _text(found: BlockContrast) -> str:

@@ -91,12 +91,12 @@ def ratio_interval(numerators: Sequence[float], denominators: Sequence[float]) -
     return Interval(*map(math.exp, (logarithms.estimate, logarithms.low, logarithms.high)))
 
 
-def holm(values: Sequence[float | None]) -> list[float | None]:
-    """p-values adjusted for their number (Holm 1979); None stays None and does not count."""
+def holm(values: Sequence[float | None], family: int | None = None) -> list[float | None]:
+    """p-values adjusted for their number, or the family's (Holm 1979); None stays None and does not count."""
     known = sorted((value, place) for place, value in enumerate(values) if value is not None)
     adjusted: list[float | None] = [None] * len(values)
-    largest = 0.0
+    size, largest = family or len(known), 0.0
     for rank, (value, place) in enumerate(known):
-        largest = max(largest, min(1.0, (len(known) - rank) * value))
+        largest = max(largest, min(1.0, (size - rank) * value))
         adjusted[place] = largest
     return adjusted

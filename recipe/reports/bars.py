@@ -1,8 +1,8 @@
 """Verdicts on the bars of docs/evidence/skill_safe_plan.md, from runs named ``<arm>.<order>.s<seed>``.
 
 A block is a seed, its value the mean of its orders; a seed without a finished run of every order is left out. Printed
-and written to ``bars.md``: one arm's final average minus that of each other (paired t over blocks, Holm over the
-contrasts, and each order alone), and a line per bar.
+and written to ``bars.md``: one arm's final average minus that of each other (paired t over blocks, Holm over those with
+the confirmatory arms, and each order alone), its forgetting and new skill in each order, and a line per bar.
 """
 
 import argparse
@@ -10,12 +10,22 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 from recipe.records.arms import ReportError, add_study_options, finished_runs, output_folder
-from recipe.records.bars import ArmRuns, RunOutcome, block_means, contrast_table, contrasts, orders_of, verdicts
+from recipe.records.bars import (
+    ArmRuns,
+    RunOutcome,
+    block_means,
+    contrast_table,
+    contrasts,
+    order_table,
+    orders_of,
+    verdicts,
+)
 from recipe.records.run_directory import write_atomically
 from recipe.reports.skills import FinishedRun, measured_runs
 from workers import skill_metrics
 
 ARM, CONTROLS = "closed_loop", ("rehearsal", "random_gradients")
+CONFIRMATORY = ("grpo", "ewc", "replay", "rehearsal", "random_gradients", "qp_solutions", "closed_loop")
 
 
 def outcomes(runs: Sequence[FinishedRun]) -> dict[str, ArmRuns]:
@@ -37,12 +47,19 @@ def bars_report(runs: Sequence[FinishedRun], arm: str, plain: str, controls: Seq
     promises = [run.promise for run in runs if run.arm == arm]
     whole = {name: len(block_means(own, "average", orders)) for name, own in arms.items()}
     short = [f"{name} ({count} of {len(arms[name])})" for name, count in whole.items() if count < len(arms[name])]
-    note = f"Seeds with every order, where not all have: {', '.join(short)}." if short else ""
+    family = [name for name in CONFIRMATORY if name != arm]
+    found = contrasts(arms, arm, family)
+    lacking = [name for name in family if name not in {one.against for one in found}]
+    notes = [
+        f"Seeds with every order, where not all have: {', '.join(short)}." if short else "",
+        f"Incomplete: no block with {', '.join(lacking)}; Holm counts {len(family)} contrasts." if lacking else "",
+    ]
     parts = [
         "Points: means over blocks (a seed, both orders) [95% intervals, Student's t].",
-        contrast_table(contrasts(arms, arm), orders),
-        note,
-        "\n".join(each.line for each in verdicts(arms, arm, plain, controls, promises)),
+        contrast_table(found, orders),
+        order_table(arms, arm, plain),
+        *notes,
+        "\n".join(each.line for each in verdicts(arms, arm, plain, controls, promises, family)),
     ]
     return "\n\n".join(filter(None, parts))
 

@@ -72,8 +72,14 @@ class ProjectionSettings(Group):
             raise ValueError("verify needs anchor sets of solutions: set constraint_source=solutions or both")
         if self.verify and self.method == "measure":
             raise ValueError("verify changes steps, and projection=measure changes none: use closed_loop to see levels")
-        if self.closed_loop and (self.epsilon_kind != "absolute" or self.space != "displacement"):
-            raise ValueError("closed_loop counts in units of J: set epsilon_kind=absolute and space=displacement")
+        if self.anchored and (self.epsilon_kind != "absolute" or self.space != "displacement"):
+            raise ValueError(
+                "closed_loop and verify count in units of J: set epsilon_kind=absolute and space=displacement"
+            )
+        if self.anchored and any(epsilon < 0 for epsilon in self.epsilons):
+            raise ValueError(
+                "closed_loop and verify bound what a skill may lose in a run: set epsilon and epsilon_of to 0 or more"
+            )
         if self.anchored and self.when == "forgetting":
             raise ValueError(
                 "when=forgetting leaves skills without protection, so closed_loop and verify could promise nothing: "
@@ -83,13 +89,16 @@ class ProjectionSettings(Group):
             raise ValueError("metric=adam measures the optimiser's step: set space=displacement")
         if self.noise and self.method not in ("qp", "measure"):
             raise ValueError(f"noise needs method=qp, and the method is {self.method}")
-        if self.noise >= 1 and self.agreement <= (least := (self.noise**2 - 1) / (self.noise**2 + 1)):
+        if self.noise and self.agreement <= (least := max((self.noise**2 - 1) / (self.noise**2 + 1), 0.0)):
             raise ValueError(
-                f"noise={self.noise} leaves no step to a constraint whose halves have a cosine of {least:.3g} or less: "
-                f"set agreement above {least:.3g}, or noise below 1"
+                f"noise={self.noise} may leave no step to a constraint whose halves have a cosine of {least:.3g} or "
+                f"less: set agreement above {least:.3g}, which leaves such constraints out, or noise=0"
             )
-        if self.control != "none" and self.verify:
-            raise ValueError("control=random_signs moves steps in a random direction: set verify=false")
+        if self.control != "none" and self.anchored:
+            raise ValueError(
+                "control=random_signs moves steps in a random direction, which wins nothing back: set "
+                "closed_loop=false and verify=false"
+            )
         return self
 
     def check_epsilons(self, protected: Sequence[str]) -> None:

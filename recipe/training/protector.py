@@ -2,6 +2,7 @@
 
 import json
 import math
+import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -76,12 +77,15 @@ class Protector:
 
     names: skills that may be protected; none if projection is off. Its state is saved with checkpoints.
     plain_loss: result of `has_plain_loss`; only then can parts of the policy's gradient be constraints.
-    loss_mean: verl's loss_agg_mode.
+    loss_mean: verl's loss_agg_mode. data_seed: the run's ``data.seed``, for the random signs of a control.
     """
 
-    def __init__(self, settings: Settings, plain_loss: bool = True, loss_mean: str = TOKEN_MEAN):
+    def __init__(
+        self, settings: Settings, plain_loss: bool = True, loss_mean: str = TOKEN_MEAN, data_seed: int | None = 0
+    ):
         self.settings = settings.projection
         self.plain_loss, self.loss_mean = plain_loss, loss_mean
+        self.data_seed, self.sequence = data_seed, settings.protocol.skill_sequence
         self.penalty = settings.penalty
         self.all_names = list(settings.skills.names or [])
         self.names = settings.protected
@@ -137,7 +141,7 @@ class Protector:
     def protection(self, guarded: Sequence[str] | None = None, step: int = 0) -> Protection | None:
         """The protection of the next update; None if no skill is active.
 
-        step: seeds the random signs of a control.
+        step: for the random signs of a control.
         """
         if guarded is not None:  # a skill that is trained again gets a new anchor afterwards
             trained = [name for name in self.names if name not in guarded]
@@ -165,8 +169,12 @@ class Protector:
             noise=chosen.noise,
             agreement=chosen.agreement,
             per_module=chosen.per_module,
-            control=step if chosen.control == "random_signs" else None,
+            control=self._seed(step) if chosen.control == "random_signs" else None,
         )
+
+    def _seed(self, step: int) -> int:
+        """Of a step's random signs: another in each run of another `data.seed` or order of skills."""
+        return zlib.crc32(json.dumps([self.data_seed, self.sequence, step]).encode())
 
     def _constraint_names(self, name: str) -> dict[str, str]:
         """The name of a skill's constraint by source: `<skill>`, or `<skill>.<source>` if there are two."""

@@ -8,6 +8,7 @@ from numbers import Real
 from typing import Any
 
 import numpy as np
+from omegaconf import DictConfig
 
 from workers.safety.levels import SkillLevel
 
@@ -69,6 +70,12 @@ def share_error(values: Sequence[float]) -> float:
     return math.sqrt(max(share * (1 - share), 0.0) / len(values))
 
 
+def smoothed_share_error(values: Sequence[float]) -> float:
+    """`share_error` with one more sample of each kind in the share, p = (k + 1) / (n + 2), so it is above 0."""
+    share = (sum(values) + 1) / (len(values) + 2)
+    return math.sqrt(max(share * (1 - share), 0.0) / len(values))
+
+
 def training_accuracy(infos: Sequence[dict[str, Any]]) -> dict[str, float]:
     """``train_skill/<name>/accuracy`` of a training step's unmasked samples, the mean over skills and the worst."""
     lists = {key: [info.get(key) for info in infos if "skill" in info] for key in ("acc", "skill", "masked")}
@@ -84,13 +91,19 @@ class Reward:
     unit: float
 
 
+def standardizes(algorithm: DictConfig) -> bool:
+    """Whether advantages are divided by the standard deviation of their group: verl's ``algorithm``."""
+    return algorithm.adv_estimator in ("grpo", "grpo_vectorized") and bool(algorithm.norm_adv_by_std_in_grpo)
+
+
 def skill_rewards(
     infos: Sequence[Mapping[str, Any]], prompts: Sequence[str], standardized: bool = True
 ) -> dict[str, Reward]:
     """The mean reward of each skill's unmasked samples, over the prompts of a step.
 
-    The standard error is that of the mean over prompts, infinite for a single one. standardized: advantages are divided
-    by the standard deviation of their group, so one unit of them is worth the mean of those deviations.
+    The standard error is that of the mean over prompts, infinite for a single one, and at least that of a smoothed
+    share of the samples: equal prompts do not make it exact. standardized: advantages are divided by the standard
+    deviation of their group, so one unit of them is worth the mean of those deviations.
     """
     groups: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     for info, prompt in zip(infos, prompts, strict=True):
@@ -99,7 +112,8 @@ def skill_rewards(
     rewards = {}
     for skill, of_prompt in groups.items():
         means = [sum(scores) / len(scores) for scores in of_prompt.values()]
-        error = float(np.std(means, ddof=1)) / math.sqrt(len(means)) if len(means) > 1 else math.inf
+        spread = float(np.std(means, ddof=1)) / math.sqrt(len(means)) if len(means) > 1 else math.inf
+        error = max(spread, smoothed_share_error([score for scores in of_prompt.values() for score in scores]))
         deviations = [float(np.std(scores, ddof=1)) for scores in of_prompt.values() if len(set(scores)) > 1]
         unit = sum(deviations) / len(deviations) if deviations and standardized else 1.0
         rewards[skill] = Reward(SkillLevel(sum(means) / len(means), error), unit)

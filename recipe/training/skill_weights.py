@@ -66,7 +66,7 @@ class SkillWeights:
         zero = np.array([min(self.zero.get(skill, 0.0), MOST_ZERO) for skill in self.skills])
         wanted = self.shares / (1 - zero)
         rest = np.maximum(wanted / wanted.sum() * batch - 1, 0)
-        exact = rest / rest.sum() * (batch - len(self.skills))
+        exact = rest / (rest.sum() or 1.0) * (batch - len(self.skills))
         counts = np.floor(exact + 1e-9).astype(int)
         left = batch - len(self.skills) - counts.sum()
         counts[np.argsort(counts - exact, kind="stable")[:left]] += 1

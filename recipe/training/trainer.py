@@ -50,6 +50,7 @@ from recipe.training.skill_accuracy import (
     accuracy_by_skill,
     means_over_prompts,
     skill_rewards,
+    standardizes,
     training_accuracy,
     without_masked,
 )
@@ -89,7 +90,7 @@ class SkillCreditTrainer(PPOTrainerSync):
         self.run_directory = RunDirectory(config.run.directory)
         self.alerts = Alerts(self.run_directory, config)
         actor = config.actor_rollout_ref.actor
-        self.protector = Protector(self.settings, has_plain_loss(actor), actor.loss_agg_mode)
+        self.protector = Protector(self.settings, has_plain_loss(actor), actor.loss_agg_mode, config.data.seed)
         self.failures = FailureBuffer(self.settings.failures.capacity)
         self.schedule: PromptSchedule | None = None
         self._memory_prompts: set[str] = set()
@@ -171,7 +172,7 @@ class SkillCreditTrainer(PPOTrainerSync):
             trained | _recovery("train_agent", [[info.get(key) for info in infos] for key in FIRST_AND_FINAL])
         )
         if self.settings.projection.closed_loop:
-            standardized = bool(self.config.algorithm.norm_adv_by_std_in_grpo)
+            standardized = standardizes(self.config.algorithm)
             self.protector.record_rewards(skill_rewards(infos, [prompt_of(key) for key in batch.keys], standardized))
         if self.protector.solutions is not None:
             for skill, task, solution in accepted_solutions(batch, infos, self._memory_prompts):

@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+from recipe.reports.bars import CONFIRMATORY
 from recipe.settings import read_settings
 from recipe.studies.arm_options import STRENGTHS
 from recipe.studies.safe import ARMS, ENLARGED, ESTIMATES, TUNED
@@ -52,6 +53,7 @@ def test_tuning_reads_prompts_that_the_study_does_not():
 def test_the_plan_names_the_arms_and_all_of_them_have_files():
     plan = Path(ROOT, "docs/evidence/skill_safe_plan.md").read_text()
     assert ARMS.replace(" ", ", ") in plan
+    assert tuple(ARMS.split()) == CONFIRMATORY
     assert ESTIMATES.replace(" ", ", ") in plan
     assert all(Path(ROOT, f"configs/arm/{arm}.yaml").is_file() for arm in (ARMS + " " + ESTIMATES).split())
 

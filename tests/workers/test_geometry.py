@@ -230,3 +230,11 @@ def test_a_cone_that_holds_no_step_leaves_nothing_and_says_so():
     found = project(torch.tensor([-1.0, 0.5]), torch.tensor([[1.0, 0.0]]), noise=[1.5])
     assert float(found.step.norm()) < 1e-3
     assert found.stalled
+
+
+@pytest.mark.parametrize("recovery", [math.inf, 0.5])
+def test_a_demand_that_no_step_meets_does_not_cancel_that_of_another_skill(recovery: float):
+    constraints = torch.tensor([[1.0, 0.0, 0.0], [-1.0, 0.0, 0.0], [0.0, 1.0, 0.0]])
+    found = project(torch.tensor([0.0, 0.0, 1.0]), constraints, [-0.1, 0.0, -0.1], recovery=recovery)
+    assert not found.feasible
+    assert found.step.tolist() == pytest.approx([0.0, 0.1, 1.0])

@@ -1,5 +1,6 @@
 """Anchors of protected skills: the level and the anchor set that were frozen when protection began."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -37,9 +38,9 @@ class Anchors:
         return self._kept[name]
 
     def measured(self, name: str, level: SkillLevel) -> None:
-        """Take a constraint's first known level as its anchor."""
+        """Take a constraint's first known level as its anchor; one whose error is infinite would never have moved."""
         anchor = self.of(name)
-        if anchor.level is None and level.known:
+        if anchor.level is None and level.known and math.isfinite(level.error):
             self._kept[name] = Anchor(level, anchor.solutions)
 
     def forget(self, names: Sequence[str]) -> None:

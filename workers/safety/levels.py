@@ -50,7 +50,9 @@ def relative_noise(cosine: float) -> float:
     return math.sqrt((1 - cosine) / max(1 + cosine, 1e-6))
 
 
-def lines(epsilons: Sequence[float], anchors: Sequence[float], start: Sequence[float]) -> list[float]:
+def lines(
+    epsilons: Sequence[float], anchors: Sequence[float], start: Sequence[float], names: Sequence[str]
+) -> list[float]:
     """What was promised each skill: the least J that a run may leave it with.
 
     An anchor of NaN (not taken yet), or a level before of NaN (no anchor set), sets no line: -inf.
@@ -59,10 +61,10 @@ def lines(epsilons: Sequence[float], anchors: Sequence[float], start: Sequence[f
         LevelError: a level of -inf before the step (`measured_levels`): the parameters are damaged already.
     """
     bounds = []
-    for number, (epsilon, anchor, before) in enumerate(zip(epsilons, anchors, start, strict=True)):
+    for name, epsilon, anchor, before in zip(names, epsilons, anchors, start, strict=True):
         if math.isinf(before) or math.isinf(anchor):
             raise LevelError(
-                f"the log-likelihood of the anchor set of constraint {number} is {before} before the step, and was "
+                f"the log-likelihood of the anchor set of {name} is {before} before the step, and was "
                 f"{anchor} when protection began: the weights are damaged; resume from an earlier checkpoint"
             )
         bounds.append(-math.inf if math.isnan(anchor) or math.isnan(before) else anchor - epsilon)

@@ -89,6 +89,7 @@ def _refused(*words: str) -> list[str]:
         ([f"{LOSS}=geo_mean", "credit=counterfactual"], LOSS, "undoes what credit does"),
         ([f"{combinations.ROUTING}=true"], combinations.ROUTING, "ignores the experts"),
         *[([f"{ESTIMATOR}={name}"], ESTIMATOR, "would fail") for name in combinations.FAILING_ESTIMATORS],
+        *[([f"{ESTIMATOR}={name}", *CLOSED], ESTIMATOR, "over the batch") for name in combinations.WHITENING],
         (["algorithm.use_pf_ppo=true"], "algorithm.use_pf_ppo", "ignores it"),
         ([FP16, "projection=qp"], combinations.FSDP_DTYPE, "projection would read gradients that verl scales"),
     ],

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from recipe.records.bars import RunOutcome, contrast, contrast_table, contrasts, verdicts
+from recipe.records.bars import RunOutcome, contrast, contrast_table, contrasts, order_table, verdicts
 from recipe.records.promise import Promise
 
 
@@ -32,7 +32,7 @@ PROMISE = Promise(verified=20, shrunk=1, undone=2, levels=50, below=0, lowest=0.
 def test_a_block_is_the_mean_of_both_orders_of_a_seed():
     # Means: 0.75 - 0.6 = 0.15 and 0.85 - 0.65 = 0.2, so 0.175 with a standard error of 0.025, and t = 7 at one degree
     # of freedom: p = 1 - 2 atan(7) / pi. As four independent runs it would be 0.011.
-    (found,) = contrasts(ARMS, "closed_loop")
+    (found,) = contrasts(ARMS, "closed_loop", ["grpo"])
     assert (found.against, found.blocks) == ("grpo", 2)
     assert found.gain.estimate == pytest.approx(0.175)
     assert found.gain.low == pytest.approx(0.175 - 12.7062 * 0.025, abs=1e-5)
@@ -45,11 +45,19 @@ def test_a_block_is_the_mean_of_both_orders_of_a_seed():
     )
 
 
-def test_holm_counts_every_contrast_of_the_arm():
-    three = ARMS | {"rehearsal": ARMS["grpo"]}
-    single = contrasts(ARMS, "closed_loop")[0].p
+def test_holm_counts_every_contrast_of_the_family_with_runs_or_without():
+    three = ARMS | {"rehearsal": ARMS["grpo"], "other": ARMS["grpo"]}
+    single = contrasts(ARMS, "closed_loop", ["grpo"])[0].p
     assert single is not None
-    assert [one.holm for one in contrasts(three, "closed_loop")] == pytest.approx([2 * single] * 2)
+    found = contrasts(three, "closed_loop", ["grpo", "rehearsal", "ewc"])
+    assert [one.holm for one in found] == [pytest.approx(3 * single)] * 2 + [None]
+
+
+def test_each_order_has_its_forgetting_and_its_new_skill():
+    table = order_table(ARMS, "closed_loop", "grpo").splitlines()
+    assert table[0] == "| order | forgetting | new skill minus grpo |"
+    assert table[2].startswith("| backward | 1.5 [-4.9, 7.9] | -0.5 [-6.9, +5.9] |")
+    assert table[3].startswith("| forward | 2.5 [-3.9, 8.9] | +0.5 [-5.9, +6.9] |")
 
 
 def test_a_seed_that_lacks_an_order_is_no_block():
@@ -60,7 +68,7 @@ def test_a_seed_that_lacks_an_order_is_no_block():
 
 
 def test_each_bar_gets_a_verdict_by_hand():
-    found = verdicts(ARMS, "closed_loop", "grpo", ["grpo", "rehearsal"], [PROMISE, PROMISE])
+    found = verdicts(ARMS, "closed_loop", "grpo", ["grpo", "rehearsal"], [PROMISE, PROMISE], ["grpo"])
     assert [(each.met, each.text) for each in found] == [
         (True, "2.0 [2.0, 2.0] over 2 blocks"),
         (True, "+0.0 [+0.0, +0.0] over 2 blocks"),
@@ -81,15 +89,18 @@ def test_each_bar_gets_a_verdict_by_hand():
 )
 def test_one_level_below_its_line_or_too_many_undone_steps_miss_their_bar(change: dict, met: list):
     broken = Promise(**{**vars(PROMISE), **change})
-    assert [each.met for each in verdicts(ARMS, "closed_loop", "grpo", [], [broken])[-2:]] == met
+    assert [each.met for each in verdicts(ARMS, "closed_loop", "grpo", [], [broken], ["grpo"])[-2:]] == met
 
 
 def test_a_run_that_verified_nothing_leaves_the_promise_unjudged():
-    assert [each.met for each in verdicts(ARMS, "closed_loop", "grpo", [], [PROMISE, None])[-2:]] == [None, None]
+    assert [each.met for each in verdicts(ARMS, "closed_loop", "grpo", [], [PROMISE, None], ["grpo"])[-2:]] == [
+        None,
+        None,
+    ]
 
 
 def test_forgetting_whose_upper_end_is_above_its_bar_misses_it():
     noisy = ARMS | {"closed_loop": arm(*((seed, order, 0.8, lost, 0.9) for seed, lost in (("s0", 0.0), ("s1", 0.05))
                                          for order in ("forward", "backward")))}  # fmt: skip
-    found = verdicts(noisy, "closed_loop", "grpo", [], [])[0]
+    found = verdicts(noisy, "closed_loop", "grpo", [], [], ["grpo"])[0]
     assert (found.met, found.text[:4]) == (False, "2.5 ")

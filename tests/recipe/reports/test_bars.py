@@ -27,6 +27,9 @@ def test_orders_of_a_seed_are_one_block_and_a_seed_without_both_is_left_out(tmp_
     # Blocks: 0.85 - 0.6 = 25 points and 0.8 - 0.6 = 20.
     assert "| closed_loop - grpo | 2 | +22.5 [-9.3, +54.3] | +20.0 [+20.0, +20.0] | +25.0 [-38.5, +88.5] |" in text
     assert "Seeds with every order, where not all have: grpo (2 of 3)." in text
+    lacking = "ewc, replay, rehearsal, random_gradients, qp_solutions"
+    assert f"Incomplete: no block with {lacking}; Holm counts 6 contrasts." in text
+    assert "| forward | 0.0 [0.0, 0.0] |" in text
     assert "- forgetting at most 3 points, upper end at most 5: MISSED; 5.0 [-58.5, 68.5] over 2 blocks" in text
     assert "- final average ahead of rehearsal (Holm, 5%): not judged; no block of both arms" in text
     assert "- no level below its line: not judged; 0 of 4 runs verified steps" in text

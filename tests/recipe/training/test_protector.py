@@ -1,3 +1,4 @@
+import itertools
 import json
 import math
 from collections.abc import Sequence
@@ -223,6 +224,7 @@ def test_a_store_smaller_than_the_anchor_set_freezes_all_that_it_holds_in_mixed(
 
 def test_noise_with_enough_agreement_is_accepted():
     assert changed({"noise": 2.0, "agreement": 0.61}).projection.noise == 2.0
+    assert changed({"noise": 0.5, "agreement": 0.1}).projection.noise == 0.5
 
 
 def test_anchors_survive_a_checkpoint_and_end_when_their_skill_is_trained_again():
@@ -274,6 +276,28 @@ def test_rollouts_have_the_reward_of_their_samples_as_level_and_its_units():
     assert (later.level, later.anchor, later.unit, later.error) == (0.5, 0.75, 1.0, math.inf)
 
 
+def test_an_anchor_from_rollouts_waits_for_two_prompts_and_is_never_exact():
+    protector = loop(constraint_source="rollouts")
+    infos = [{"skill": "sql", "score": 1.0}] * 4
+    protector.record_rewards(skill_rewards(infos, ["a"] * 4))
+    (waiting,) = protection_of(protector, ["sql"]).constraints
+    assert (waiting.anchor, waiting.level) == (None, None)
+    protector.record_rewards(skill_rewards(infos, ["a", "a", "b", "b"]))
+    (taken,) = protection_of(protector, ["sql"]).constraints
+    assert (taken.anchor, taken.level) == (1.0, 1.0)
+    assert taken.error == pytest.approx((2 * 5 / 6 * 1 / 6 / 4) ** 0.5)  # of the anchor's error and the level's
+
+
+def test_the_random_signs_of_a_control_differ_between_steps_seeds_and_orders_of_skills():
+    found = set()
+    for seed, order, step in itertools.product((0, 1), (None, SKILLS), (1, 2)):
+        protector = Protector(changed({"control": "random_signs"}), data_seed=seed)
+        protector.sequence = order
+        protection = protector.protection(step=step)
+        found.add(protection and protection.control)
+    assert len(found) == 8
+
+
 def test_epsilon_is_the_most_specific_one():
     epsilons = {"solutions": 0.2, "sql": {"rollouts": 0.3}, "write": 0.4}
     protector = loop(constraint_source="both", epsilon_of=epsilons)
@@ -283,23 +307,31 @@ def test_epsilon_is_the_most_specific_one():
     }  # fmt: skip
 
 
+VERIFIED = {"verify": True, "constraint_source": "solutions"}
+
+
 @pytest.mark.parametrize(
     ("projection", "message"),
     [
         ({"epsilon_of": {"poetry": 0.1}}, r"epsilon_of names \['poetry'\], which are neither protected skills"),
         ({"epsilon_of": {"sql": float("nan")}}, "must be a finite number"),
-        ({"closed_loop": True, "epsilon_kind": "cosine"}, "closed_loop counts in units of J"),
+        ({"closed_loop": True, "epsilon_kind": "cosine"}, "closed_loop and verify count in units of J"),
+        ({**VERIFIED, "epsilon_kind": "cosine"}, "count in units of J"),
+        ({**VERIFIED, "space": "gradient"}, "count in units of J"),
+        ({"closed_loop": True, "epsilon_of": {"sql": {"rollouts": -0.1}}}, "to 0 or more"),
+        ({"closed_loop": True, "control": "random_signs"}, "nothing back"),
         ({"closed_loop": True, "method": "pcgrad"}, "does not support slack"),
         ({"verify": True}, "needs anchor sets of solutions"),
         ({"verify": True, "constraint_source": "both", "method": "measure"}, "changes none"),
         ({"epsilon_of": {"solutions": {"rollouts": 0.1}}}, "gives the source solutions a mapping"),
         ({"closed_loop": True, "when": "forgetting"}, "could promise nothing: set when=always"),
-        ({"verify": True, "constraint_source": "solutions", "when": "forgetting"}, "could promise nothing"),
+        ({**VERIFIED, "when": "forgetting"}, "could promise nothing"),
         ({"noise": 1.0}, "cosine of 0 or less: set agreement above 0"),
         ({"noise": 2.0, "agreement": 0.6}, "cosine of 0.6 or less"),
+        ({"noise": 0.5}, "leaves such constraints out"),
         ({"metric": "adam", "space": "gradient"}, "space=displacement"),
         ({"noise": 1.0, "method": "agem"}, "noise needs method=qp"),
-        ({"verify": True, "constraint_source": "solutions", "control": "random_signs"}, "set verify=false"),
+        ({**VERIFIED, "control": "random_signs"}, "closed_loop=false and verify=false"),
     ],
 )
 def test_options_that_would_have_no_effect_are_refused(projection: dict, message: str):

@@ -2,12 +2,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from omegaconf import OmegaConf
 
 from recipe.training.skill_accuracy import (
     accuracy_by_skill,
     accuracy_of_halves,
     means_over_prompts,
     share_error,
+    standardizes,
     training_accuracy,
     without_masked,
 )
@@ -59,6 +61,12 @@ def test_the_error_of_a_share_is_two_points_with_625_samples_at_a_half_and_less_
 def test_the_samples_of_a_training_step_have_no_such_error():
     infos = [{"acc": 1.0, "skill": "write", "masked": 0.0}, {"acc": 0.0, "skill": "write", "masked": 0.0}]
     assert training_accuracy(infos).keys() == {f"train_skill/{name}/accuracy" for name in ("write", "mean", "worst")}
+
+
+@pytest.mark.parametrize(("estimator", "asked"), [("grpo", True), ("grpo", False), ("rloo", True)])
+def test_only_grpo_divides_by_the_deviation_of_a_group(estimator: str, asked: bool):
+    algorithm = OmegaConf.create({"adv_estimator": estimator, "norm_adv_by_std_in_grpo": asked})
+    assert standardizes(algorithm) == (estimator == "grpo" and asked)
 
 
 def test_a_skill_whose_samples_were_all_masked_has_no_accuracy():

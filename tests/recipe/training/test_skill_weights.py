@@ -47,6 +47,8 @@ def test_every_skill_keeps_a_prompt_and_the_batch_its_size():
     made = weights(skills="abc")
     made.weights = np.array([50.0, 0.0, 0.0])
     assert made.prompts(7) == [5, 1, 1]
+    made.weights = np.zeros(3)
+    assert made.prompts(3) == [1, 1, 1]  # nothing is left to share out
     made.weights = np.array([0.1, 0.0, 0.2])
     assert [sum(made.prompts(size)) for size in range(3, 20)] == list(range(3, 20))
 

@@ -12,6 +12,7 @@ from workers.safety.levels import LevelError, SkillLevel, floors, holds, largest
 from workers.solution_store import StoredSolution
 
 numbers = st.floats(-10, 10)
+NAMES = ["write", "sql"]
 SOLUTIONS = [StoredSolution([1, number], [2], [1]) for number in range(20)]
 
 
@@ -45,27 +46,27 @@ def test_steps_that_use_their_slack_end_on_the_line_whatever_came_before(epsilon
 
 @given(st.floats(0, 5), numbers, numbers)
 def test_the_level_before_a_step_always_satisfies_its_floor(epsilon, anchor, before):
-    line = lines([epsilon], [anchor], [before])
+    line = lines([epsilon], [anchor], [before], NAMES[:1])
     (floor,) = floors(line, [before])
     assert holds([before], [floor])
     assert floor <= anchor - epsilon == line[0]
 
 
 def test_a_level_that_was_lost_already_keeps_its_line_and_lowers_only_the_floor():
-    promised = lines([0.1], [-0.5], [-0.9])
+    promised = lines([0.1], [-0.5], [-0.9], NAMES[:1])
     assert promised == [pytest.approx(-0.6)]
     assert floors(promised, [-0.9]) == [-0.9]
 
 
 @pytest.mark.parametrize("damaged", [-math.inf, math.inf])
 def test_a_first_step_whose_level_is_not_finite_is_an_error_and_no_set_is_none(damaged: float):
-    with pytest.raises(LevelError, match=r"constraint 0 is -?inf before the step"):
-        lines([0.1], [damaged], [damaged])
-    assert lines([0.1], [math.nan], [math.nan]) == [-math.inf]
+    with pytest.raises(LevelError, match=r"the anchor set of write is -?inf before the step"):
+        lines([0.1], [damaged], [damaged], NAMES[:1])
+    assert lines([0.1], [math.nan], [math.nan], NAMES[:1]) == [-math.inf]
 
 
 def test_lines_of_an_anchor_that_was_not_taken_yet_hold_for_anything():
-    found = lines([0.1, 0.1], [math.nan, -0.5], [math.nan, -0.5])
+    found = lines([0.1, 0.1], [math.nan, -0.5], [math.nan, -0.5], NAMES)
     assert found == [-math.inf, pytest.approx(-0.6)]
     assert holds([math.nan, -0.6], found)
     assert not holds([0.0, math.nan], found)
@@ -74,14 +75,14 @@ def test_lines_of_an_anchor_that_was_not_taken_yet_hold_for_anything():
 
 def test_a_constraint_without_an_anchor_set_has_no_line_and_undoes_no_step():
     """One from rollouts beside one from solutions: its anchor is a reward, which no step verifies."""
-    found = lines([0.1, 0.1], [0.7, -0.5], [math.nan, -0.5])
+    found = lines([0.1, 0.1], [0.7, -0.5], [math.nan, -0.5], NAMES)
     assert found == [-math.inf, pytest.approx(-0.6)]
     assert holds([math.nan, -0.5], found)
 
 
 def test_a_level_that_is_damaged_before_the_step_is_an_error_and_no_free_line():
-    with pytest.raises(LevelError, match=r"constraint 1 is -inf before the step, and was -0.5 when"):
-        lines([0.1, 0.1], [math.nan, -0.5], [math.nan, -math.inf])
+    with pytest.raises(LevelError, match=r"the anchor set of sql is -inf before the step, and was -0.5 when"):
+        lines([0.1, 0.1], [math.nan, -0.5], [math.nan, -math.inf], NAMES)
 
 
 @given(st.floats(0, 0.999), st.integers(0, 12))
