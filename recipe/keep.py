@@ -28,12 +28,13 @@ from recipe.runtime.command_line import program
 
 # Metrics that no table reads; they make up most of a row. Some repeat others: `actor/loss` is pg_loss and penalties.
 LEFT_OUT = (
-    "actor/grad_norm", "actor/loss", "actor/perf", "actor/pg_loss", "actor/ppo_kl", "actor/projection/gradient_norm",
-    "actor/projection/module_cosine", "actor/projection/pair_cosine", "critic/advantages", "critic/returns",
-    "critic/rewards", "global_seqlen", "num_turns", "perf", "prompt_length", "response", "response_length/max",
-    "response_length/min", "response_length_non_aborted", "reward/busy_seconds", "reward/error", "reward/feasible",
-    "reward/format", "reward/judge_seconds", "reward/pass_ratio", "reward/quality", "reward/score", "rollout_corr",
-    "timing_per_token_ms", "timing_s", "training", "val-aux", "val-core",
+    "actor/grad_norm", "actor/loss", "actor/perf", "actor/pg_loss", "actor/ppo_kl",
+    "actor/projection/gradient_norm", "actor/projection/module_cosine", "actor/projection/pair_cosine",
+    "critic/advantages", "critic/returns", "critic/rewards", "critic/score", "global_seqlen", "num_turns", "perf",
+    "prompt_length", "response", "response_length/max", "response_length/min", "response_length_non_aborted",
+    "reward/busy_seconds", "reward/error", "reward/feasible", "reward/format", "reward/judge_seconds",
+    "reward/pass_ratio", "reward/quality", "reward/score", "rollout_corr", "timing_per_token_ms", "timing_s",
+    "train_skill", "training", "val-aux", "val-core",
 )  # fmt: skip
 STEP_TIME = "timing_s/step"
 """The one time that tables read."""
