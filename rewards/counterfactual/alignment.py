@@ -28,12 +28,12 @@ _DEFINITIONS = ("FunctionDef", "AsyncFunctionDef", "ClassDef")
 _NO_VARIABLES = (*_DEFINITIONS, "Import", "ImportFrom")
 
 Keys = list[str]
-Parts = Sequence[StepContent | None]
+SolutionSteps = Sequence[StepContent | None]
 # For each step the names of the scope that it stands in.
 Names = list[dict[int, SharedNames]]
 
 
-def aligned_keys(group: Sequence[Parts]) -> list[Keys]:
+def aligned_keys(group: Sequence[SolutionSteps]) -> list[Keys]:
     """The keys of each solution's steps; "" for a step without a part. Within a solution no two steps share a key."""
     keys = [[""] * len(parts) for parts in group]
     levels = [_by_level(parts) for parts in group]
@@ -49,7 +49,7 @@ def aligned_keys(group: Sequence[Parts]) -> list[Keys]:
     return keys
 
 
-def _by_level(parts: Parts) -> list[list[int]]:
+def _by_level(parts: SolutionSteps) -> list[list[int]]:
     """The steps at each depth of nesting, in order."""
     depths: list[int] = []
     levels: list[list[int]] = []
@@ -61,7 +61,7 @@ def _by_level(parts: Parts) -> list[list[int]]:
     return levels
 
 
-def _by_scope(parts: Parts) -> dict[int, list[int]]:
+def _by_scope(parts: SolutionSteps) -> dict[int, list[int]]:
     """The steps in each function or class, without those of inner ones; -1: the module."""
     scopes: list[int] = []
     inside: dict[int, list[int]] = {}
@@ -78,7 +78,7 @@ def _variables(part: StepContent) -> tuple[str, ...]:
 
 
 def _share_names(
-    group: Sequence[Parts],
+    group: Sequence[SolutionSteps],
     keys: list[Keys],
     here: Sequence[Sequence[int]],
     scopes: Sequence[Mapping[int, Sequence[int]]],
@@ -101,7 +101,7 @@ def _share_names(
             names[solution].update(dict.fromkeys(steps, shared))
 
 
-def _name(group: Sequence[Parts], keys: list[Keys], here: Sequence[Sequence[int]], names: Names) -> None:
+def _name(group: Sequence[SolutionSteps], keys: list[Keys], here: Sequence[Sequence[int]], names: Names) -> None:
     """Set the keys of the steps of one level, given those of the levels above."""
     members: defaultdict[str, dict[int, list[tuple[int, StepContent]]]] = defaultdict(dict)
     for solution, steps in enumerate(here):
@@ -155,7 +155,7 @@ def _short(key: str) -> str:
 _Slot = tuple[str, str, str, str, int]
 
 
-def _align(group: Sequence[Parts], keys: list[Keys], here: Sequence[Sequence[int]], names: Names) -> bool:
+def _align(group: Sequence[SolutionSteps], keys: list[Keys], here: Sequence[Sequence[int]], names: Names) -> bool:
     """Give steps of one level the keys of earlier solutions' steps in the same slots; returns whether any changed."""
     held = [{own[index] for index in steps} for own, steps in zip(keys, here, strict=True)]
     fixed = {
@@ -210,7 +210,7 @@ def _common(held: Sequence[set[str]]) -> set[str]:
     return {key for key, number in counts.items() if 2 * number > solutions}
 
 
-def _slots(parts: Parts, keys: Keys, steps: Sequence[int], common: set[str]) -> Iterator[tuple[int, _Slot]]:
+def _slots(parts: SolutionSteps, keys: Keys, steps: Sequence[int], common: set[str]) -> Iterator[tuple[int, _Slot]]:
     anchors: dict[tuple[str, str], str] = {}
     numbers: defaultdict[tuple[str, str, str, str], count[int]] = defaultdict(count)
     for index in steps:
