@@ -76,10 +76,6 @@ class ProjectionSettings(Group):
             raise ValueError(
                 "closed_loop and verify count in units of J: set epsilon_kind=absolute and space=displacement"
             )
-        if self.anchored and any(epsilon < 0 for epsilon in self.epsilons):
-            raise ValueError(
-                "closed_loop and verify bound what a skill may lose in a run: set epsilon and epsilon_of to 0 or more"
-            )
         if self.anchored and self.when == "forgetting":
             raise ValueError(
                 "when=forgetting leaves skills without protection, so closed_loop and verify could promise nothing: "

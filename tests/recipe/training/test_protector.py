@@ -318,7 +318,6 @@ VERIFIED = {"verify": True, "constraint_source": "solutions"}
         ({"closed_loop": True, "epsilon_kind": "cosine"}, "closed_loop and verify count in units of J"),
         ({**VERIFIED, "epsilon_kind": "cosine"}, "count in units of J"),
         ({**VERIFIED, "space": "gradient"}, "count in units of J"),
-        ({"closed_loop": True, "epsilon_of": {"sql": {"rollouts": -0.1}}}, "to 0 or more"),
         ({"closed_loop": True, "control": "random_signs"}, "nothing back"),
         ({"closed_loop": True, "method": "pcgrad"}, "does not support slack"),
         ({"verify": True}, "needs anchor sets of solutions"),
