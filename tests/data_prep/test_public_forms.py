@@ -147,7 +147,7 @@ def test_apps_has_printed_and_called_problems_and_tells_what_it_refuses(tmp_path
     for reason, words in zip(
         refusals(out).values(),
         (
-            "no solution in Python 3 tells",
+            "no solution in Python 3 shows",
             "arguments must be a list",
             "has no tests",
             "its solution fails: wrong_answer",
