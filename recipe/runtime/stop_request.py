@@ -4,7 +4,6 @@ The driver catches the signal and leaves a file in the run directory; the traine
 (``recipe/training/trainer.py``).
 """
 
-import ctypes
 import signal
 import subprocess
 import sys
@@ -14,10 +13,9 @@ from contextlib import contextmanager
 from typing import Any
 
 from recipe.records.run_directory import RunDirectory
+from rewards.sandbox.isolation import syscalls
 
 FILE = "stop"
-_LIBC = ctypes.CDLL(None)  # loaded before a fork, after which only simple calls are safe
-_PR_SET_PDEATHSIG = 1
 STATUS = 128 + signal.SIGTERM
 """Exit status of a run stopped on request, as of a command that the signal ended."""
 SAME_REQUEST = 5.0
@@ -54,7 +52,7 @@ def end_with_parent() -> None:
 
     Without it a command would go on writing beside the one that resumes its work.
     """
-    _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+    syscalls.prctl(syscalls.PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 def stop(run: RunDirectory, step: int, save: Callable[[], None]) -> None:
