@@ -1,5 +1,6 @@
-"""Every file that scripts/test.sh names must exist, and it must name every file with end-to-end tests."""
+"""CI runs the README's test command; every file that scripts/test.sh names exists, and it names every end-to-end test."""
 
+import os
 import subprocess
 from pathlib import Path
 
@@ -24,3 +25,10 @@ def test_no_end_to_end_test_is_outside_the_files_in_which_the_script_looks_for_t
     own = Path(__file__)
     assert len(marked) > 5
     assert [path for path in marked if path != own and not any(path.is_relative_to(place) for place in inside)] == []
+
+
+def test_ci_runs_the_command_of_the_readme() -> None:
+    ci = (ROOT / ".ci/run").read_text().splitlines()
+    assert ci[0] == "#!/usr/bin/env bash" and ci[-1] == "exec bash scripts/test.sh"
+    assert os.access(ROOT / ".ci/run", os.X_OK)
+    assert "bash scripts/test.sh " in (ROOT / "README.md").read_text()
