@@ -35,6 +35,7 @@ def pretrained(steps: Steps, model: str = "") -> None:
     test = {"english_test": files["test"]}
     steps.evaluate(EXPERIMENT, start, f"{out}/before", test, *AS_TRAINED)
     name, runs = _name(steps, out), _runs(steps, out)
+    evaluated = []
     steps.take_kept(RUNS)
     for seed, run in runs.items():
         words = (f"data.train_files={files['train']}", f"data.val_files={files['val']}", f"data.seed={seed}")
@@ -46,6 +47,9 @@ def pretrained(steps: Steps, model: str = "") -> None:
         after = f"{out}/after.s{seed}" if name == NAME else f"{out}/after.{run}"
         steps.evaluate(EXPERIMENT, f"{RUNS}/{run}/model", after, test, *AS_TRAINED)
         steps.module("recipe.report", "compare", f"{out}/before", after, "--answers", f"{after}/answers.md")
+        evaluated.append(after)
+    if len(evaluated) > 1:
+        steps.module("recipe.report", "compare", f"{out}/before", *evaluated)
     steps.keep_runs(RUNS, *runs.values())
     steps.module("recipe.report", "summary", *(f"{RUNS}/{run}" for run in runs.values()))
 

@@ -488,6 +488,10 @@ def test_a_pretrained_model_is_fetched_started_trained_and_compared(tmp_path):
     assert all("test.parquet" in command for command in (before, *after))
     reports = of_module(commands, "recipe.report")
     assert f"--answers {tmp_path}/o/after.o.s1/answers.md" in reports[0]
+    assert reports[-2].split()[1:] == [
+        "compare",
+        *(f"{tmp_path}/o/{one}" for one in ("before", "after.o.s1", "after.o.s2")),
+    ]
     assert reports[-1].split()[1:] == ["summary", "outputs/pretrained/o.s1", "outputs/pretrained/o.s2"]
     _, commands, _ = study("pretrained", NAME="x")
     assert "--answers outputs/pretrained/after.x.s0/answers.md" in of_module(commands, "recipe.report")[0]

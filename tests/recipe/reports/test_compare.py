@@ -6,7 +6,7 @@ from recipe.evaluation.folder import EvaluationFolder, FolderError
 from recipe.evaluation.samples import Answer, Sample
 from recipe.records.versions import EVALUATION_VERSION, KEY
 from recipe.report import main
-from recipe.reports.compare import compare, table
+from recipe.reports.compare import compare, compare_runs, table
 
 
 def samples(verdicts: dict[str, bool], dataset: str = "set") -> list[Sample]:
@@ -79,6 +79,38 @@ def test_the_command_prints_both_and_warns_of_other_settings(tmp_path, capsys):
     assert "weights: base" not in printed.err
     assert f"{tmp_path}/trained: warning: set: 50.0% of the answers were cut" in printed.err
     assert f"{tmp_path}/base: warning" not in printed.err
+
+
+def test_several_runs_are_compared_with_the_interval_over_the_runs():
+    base = samples({"a": False, "b": False, "c": True, "d": False, "not in the third": True})
+    rights = ({"a", "c"}, {"a", "b", "c"}, {"a", "b", "c", "d"})
+    runs = [samples({id: id in right for id in "abcd"}) for right in rights]
+    (row,) = compare_runs(base, runs)
+    assert (row.problems, row.base, row.trained) == (4, 0.25, [0.5, 0.75, 1.0])
+    assert row.change.estimate == pytest.approx(0.5)
+    # Mean 0.5, standard deviation 0.25, t of 2 degrees of freedom 4.303: 0.5 -+ 4.303 * 0.25 / sqrt(3).
+    assert row.change.low == pytest.approx(-0.1210, abs=1e-4)
+    assert row.change.high == pytest.approx(1.1210, abs=1e-4)
+    with pytest.raises(FolderError, match="no judged problem in common"):
+        compare_runs(base, [runs[0], samples({"x": True})])
+
+
+def test_the_command_shows_a_column_for_each_run(tmp_path, capsys):
+    for name, right in (("base", ()), ("s1", ("a",)), ("s2", ("a", "b"))):
+        folder = EvaluationFolder(tmp_path / name)
+        journal = folder.begin({"model": name, "weights": name}, {})
+        for sample in samples({id: id in right for id in "ab"}):
+            journal.add(sample)
+        folder.finish({"set": {"cut_share": 0.0}}, {})
+    folders = [str(tmp_path / name) for name in ("base", "s1", "s2")]
+    assert main(["compare", *folders, "--out", f"{tmp_path}/report.json"]) == 0
+    shown = capsys.readouterr().out
+    assert all(name in shown for name in ("s1", "s2", "+75.0 [-242.7, +392.7]"))
+    (row,) = json.loads((tmp_path / "report.json").read_text())
+    assert (row["base"], row["trained"]) == (0.0, [0.5, 1.0])
+    assert main(["compare", *folders, "--answers", f"{tmp_path}/answers.md"]) == 2
+    assert main(["compare", folders[0]]) == 2
+    assert "compare needs two folders or more" in capsys.readouterr().err
 
 
 def test_an_evaluation_of_another_version_is_refused_by_its_number(tmp_path, capsys):
