@@ -2,6 +2,7 @@
 
 import os
 import pickle
+import signal
 from pathlib import Path
 from typing import IO, Any
 
@@ -16,6 +17,9 @@ settings.load_profile("unhurried")
 
 def pytest_configure() -> None:
     """Parse each YAML file once per process: Hydra spends half of its time on the same ones."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        # Of a suite in the background (nohup, &): programs that tests start and interrupt would ignore it, too.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     load, parsed = OmegaConf.load, dict[tuple[str, int], bytes]()
 
     def load_once(file_: str | Path | IO[Any]) -> DictConfig | ListConfig:
