@@ -1,33 +1,62 @@
-"""A Llama with a BPE tokenizer like pretrained models', trained in seconds on the problems of its runs."""
+"""Llamas with a BPE tokenizer like pretrained models', trained in seconds on the problems of their runs."""
 
 import random
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerBase
 
+from data_prep.english import suite as english
 from data_prep.micro import model as micro_model
 from data_prep.micro import suite
 from data_prep.micro.problems import SKILLS, MicroProblem
-from data_prep.schema import write_rows
+from data_prep.schema import Row, write_rows
 
-PROBLEMS, MERGES, STEPS = 8, 120, 150
+PROBLEMS = 8
+# Rows of a batch and batches: prompts in English are four times as long.
+SHORT, LONG = (32, 150), (16, 100)
 
 
 def make_bpe_start(out: Path, seed: int = 0) -> Path:
     """Write train.parquet (rows for agents) and `model`, which solves a part of them and fails on the others."""
     counts = dict.fromkeys(SKILLS, 64)
     demonstrations = suite.demonstrations("sft_train", counts, suite.WRONG_SHARES, seed=seed, difficulty=1)
-    merges = micro_model.learn_merges((turn.content for one in demonstrations for turn in one.messages), MERGES)
-    _make_llama(out / "model", seed, merges)
-    rows = suite.rows("train", list(SKILLS), seed=seed, count=PROBLEMS, difficulty=1, agents=True)
-    write_rows(out / "train.parquet", rows)
     drawn = [
         problem
         for skill in SKILLS
         for problem in suite.problems(skill, "train", seed=seed, count=PROBLEMS, difficulty=1)
     ]
-    _fit(out / "model", drawn, seed)
+    rows = suite.rows("train", list(SKILLS), seed=seed, count=PROBLEMS, difficulty=1, agents=True)
+    texts = (turn.content for one in demonstrations for turn in one.messages)
+    return _make_start(out, seed, micro_model.learn_merges(texts, 120), drawn, rows, SHORT)
+
+
+def make_english_start(out: Path, seed: int = 0) -> Path:
+    """The same with rows of the English suite, of level 1."""
+    levels = dict.fromkeys(english.SKILLS, (1,))
+    drawn = [
+        problem
+        for skill in levels
+        for problem in english.problems(skill, "train", seed=seed, count=PROBLEMS, levels=levels[skill])
+    ]
+    rows = english.rows("train", levels, seed=seed, count=PROBLEMS)
+    texts = (text for problem in drawn for text in (problem.prompt, problem.gold, problem.wrong[0]))
+    # Prompts of up to 140 tokens.
+    return _make_start(out, seed, micro_model.learn_merges(texts, 500), drawn, rows, LONG)
+
+
+def _make_start(
+    out: Path,
+    seed: int,
+    merges: list[micro_model.Merge],
+    problems: Sequence[MicroProblem],
+    rows: Iterable[Row],
+    batches: tuple[int, int],
+) -> Path:
+    _make_llama(out / "model", seed, merges)
+    write_rows(out / "train.parquet", rows)
+    _fit(out / "model", problems, seed, *batches)
     return out
 
 
@@ -45,7 +74,7 @@ def _make_llama(folder: Path, seed: int, merges: list[micro_model.Merge]) -> Non
     LlamaForCausalLM(config).save_pretrained(folder)
 
 
-def _fit(folder: Path, problems: list[MicroProblem], seed: int) -> None:
+def _fit(folder: Path, problems: Sequence[MicroProblem], seed: int, size: int, steps: int) -> None:
     """Train on a right and a wrong answer to every problem, so that samples of a group differ."""
     tokenizer = AutoTokenizer.from_pretrained(folder)
     model = AutoModelForCausalLM.from_pretrained(folder)
@@ -54,8 +83,8 @@ def _fit(folder: Path, problems: list[MicroProblem], seed: int) -> None:
     ]
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
     rng = random.Random(seed)
-    for _ in range(STEPS):
-        ids, labels = _batch(tokenizer, rng.sample(answers, 32))
+    for _ in range(steps):
+        ids, labels = _batch(tokenizer, rng.sample(answers, size))
         loss = model(input_ids=ids, attention_mask=ids != tokenizer.pad_token_id, labels=labels).loss
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)

@@ -40,6 +40,14 @@ def bpe_start(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_bpe_start(tmp_path_factory.mktemp("bpe"))
 
 
+@pytest.fixture(scope="session")
+def english_start(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same with rows of the English suite."""
+    from tests.e2e.bpe_start import make_english_start
+
+    return make_english_start(tmp_path_factory.mktemp("english"))
+
+
 @pytest.fixture(scope="module")
 def start() -> Iterator[Callable[..., subprocess.Popen]]:
     """Start a command in its own session; after a module's tests, kill those still running and their children."""

@@ -1,4 +1,4 @@
-"""Weights that the trainer sends, all of them or adapters, reach vLLM, which packs them on a CPU, and are exported."""
+"""Weights that the trainer sends, all or adapters, reach vLLM, which packs them on a CPU; English rows; export."""
 
 import json
 import os
@@ -15,15 +15,12 @@ from tests.e2e.conftest import assert_engine_agrees, train
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(1800)]
 
 STEPS = 2
-DUMMY = "actor_rollout_ref.rollout.load_format=dummy"
-"""vLLM starts with random weights: the trainer sends the base weights too, before the first prompt."""
 ONE_CORE = ("taskset", "-c", str(min(os.sched_getaffinity(0))))
 # Largest mean |log-probability of the engine - the trainer's| of a sampled token.
 ROUNDED, EXACT = 0.02, 1e-4
 # All weights in float32: test_bpe.py.
 KINDS = {
     "all weights in bfloat16": ((), ("adaptation=full", "run.precision=bfloat16"), ROUNDED),
-    "base weights and adapters in bfloat16": ((), (DUMMY, "run.precision=bfloat16"), ROUNDED),
     "adapters in float32 on one core": (ONE_CORE, ("run.precision=float32",), EXACT),
 }
 
@@ -32,17 +29,45 @@ KINDS = {
 def test_the_engine_samples_from_the_weights_that_the_trainer_changed(
     cores: tuple[str, ...], words: tuple[str, ...], most: float, bpe_start: Path, tmp_path: Path, start
 ):
-    """Old weights in the engine would differ from the trainer's by much more than rounding from the second step on."""
+    words = ("experiment=quickstart", *words)
+    _export(start, bpe_start, _trained(start, cores, words, most, bpe_start, tmp_path))
+
+
+def test_the_english_suite_is_trained_with_both_ideas_and_base_weights_that_the_trainer_sends(
+    english_start: Path, tmp_path: Path, start
+):
+    """vLLM starts with random weights: the trainer sends base weights and adapters before the first prompt."""
+    words = (
+        "experiment=pretrained", "run.precision=bfloat16", "actor_rollout_ref.rollout.load_format=dummy",
+        "credit=counterfactual", "projection=qp",
+    )  # fmt: skip
+    run = _trained(start, (), words, ROUNDED, english_start, tmp_path)
+    first, second = (row for row in run.metrics() if row["step"])
+    assert min(first["credit/replays"], second["credit/replays"]) > 0
+    assert "credit_failed" not in {event["event"] for event in run.events()}
+    # Solutions of the first step are the second's constraints.
+    assert second["actor/projection/skipped_steps"] == 0
+    assert sum(second.get(f"solutions/{skill}", 0) for skill in ("write", "repair", "trace", "sql", "word")) > 0
+    _export(start, english_start, run)
+
+
+def _trained(
+    start, cores: tuple[str, ...], words: tuple[str, ...], most: float, made: Path, root: Path
+) -> RunDirectory:
+    """Two steps in which engine and trainer agreed.
+
+    Old weights in the engine would differ from the trainer's by much more than rounding from the second step on.
+    """
     command = train(
-        "experiment=quickstart", *words, f"run.root={tmp_path}", "run.name=r",
-        f"data.train_files={bpe_start}/train.parquet", f"data.val_files={bpe_start}/train.parquet",
-        f"actor_rollout_ref.model.path={bpe_start}/model", "actor_rollout_ref.actor.optim.lr=1e-3",
+        *words, f"run.root={root}", "run.name=r", "run.experiment=made",
+        f"data.train_files={made}/train.parquet", f"data.val_files={made}/train.parquet",
+        f"actor_rollout_ref.model.path={made}/model", "actor_rollout_ref.actor.optim.lr=1e-3",
         f"trainer.total_training_steps={STEPS}", "trainer.test_freq=-1", f"trainer.save_freq={STEPS}",
         "trainer.val_before_train=false",
     )  # fmt: skip
     output, _ = (process := start(*cores, *command)).communicate(timeout=900)
     assert process.returncode == 0, output[-6000:]
-    run = RunDirectory(tmp_path / "quickstart" / "r")
+    run = RunDirectory(root / "made" / "r")
     _, differences = series(run.metrics(), "rollout_corr/log_ppl_abs_diff")
     _, gradients = series(run.metrics(), "actor/grad_norm")
     _, rewards = series(run.metrics(), "critic/score/mean")
@@ -51,14 +76,19 @@ def test_the_engine_samples_from_the_weights_that_the_trainer_changed(
     assert_engine_agrees(run, STEPS)
     assert min(gradients) > 0.01  # what the second step samples from is not what the first did
     assert all(0 < reward < 1 for reward in rewards)
-    exported = tmp_path / "model"
+    return run
+
+
+def _export(start, made: Path, run: RunDirectory) -> None:
+    """Export the run's model: any program can load it, and it is not the one that training began with."""
+    exported = run.path.parents[1] / "model"
     export = [sys.executable, "-m", "recipe.export", str(run.path), "--out", str(exported), "--prompts", "0"]
     output, _ = (process := start(*export)).communicate(timeout=300)
     assert process.returncode == 0, output[-6000:]
-    for folder in (bpe_start / "model", exported):  # any program can load them
+    for folder in (made / "model", exported):
         assert "attn_implementation" not in json.loads((folder / "config.json").read_text())
-    assert _weights(exported).keys() == _weights(bpe_start / "model").keys()
-    assert any((new != _weights(bpe_start / "model")[name]).any() for name, new in _weights(exported).items())
+    assert _weights(exported).keys() == _weights(made / "model").keys()
+    assert any((new != _weights(made / "model")[name]).any() for name, new in _weights(exported).items())
 
 
 def _weights(folder: Path) -> dict[str, Any]:

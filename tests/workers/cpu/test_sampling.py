@@ -10,6 +10,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from benchmarks.sampling import measure
 from workers.cpu import sampling
 from workers.cpu.sampling import InverseSampler, invert
 
@@ -193,3 +194,9 @@ def test_returned_logits_are_the_processed_ones_and_raw_modes_return_none():
     torch.testing.assert_close(cut[cut > -torch.inf].sort().values, logits.topk(5).values.flatten().sort().values)
     for mode in ("raw_logprobs", "raw_logits"):
         assert sampler(mode).forward_cpu(logits.clone(), {}, k, None)[1] is None
+
+
+def test_the_benchmark_times_vllms_sampler_and_ours_with_and_without_seeds():
+    times = measure(rows=2, vocabulary=600, repeats=3)
+    assert times.keys() == {"vLLM", "vLLM, seeded", "ours", "ours, seeded"}
+    assert all(len(seconds) == 3 and min(seconds) > 0 for seconds in times.values())
