@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 
 # A name in the dump of a syntax tree, which may be quoted.
-_DUMPED = re.compile(r"\bid=\\*'([^'\\]+)")
+_DUMPED = re.compile(r"(?<!\w)id=\\*'([^'\\]+)")
 # A string, or a word that is no attribute.
 _WORD = re.compile(r"""['"].*['"]|(?<![\w.])[^\W\d]\w*""")
 

@@ -46,7 +46,7 @@ def test_the_strengths_of_paper_b_are_those_of_its_page(tmp_path: Path):
 @pytest.mark.slow
 def test_the_run_of_the_pretrained_model_gives_its_accuracies_and_its_picture(tmp_path: Path, capsys):
     assert report.main(["summary", str(PRETRAINED / "runs.jsonl.xz"), "--out", str(tmp_path)]) == 0
-    assert "25.7 -> 46.2 | +20.5 | 43.9 -> 48.9 |" in capsys.readouterr().out
+    assert "25.8 -> 49.0 | +23.2 | 48.6 -> 56.8 |" in capsys.readouterr().out
     drawn = [path.stem for path in tmp_path.glob("*.png")]
     assert drawn == [path.stem for path in PRETRAINED.glob("*.webp")] != []
 
