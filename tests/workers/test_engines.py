@@ -106,9 +106,7 @@ def test_the_engines_of_a_process_have_the_limit_of_the_worker_that_joined(monke
     limited: list[tuple[float, str]] = []
     monkeypatch.setattr(engines, "is_cpu_platform", lambda: False)
     monkeypatch.setattr(engines, "initialize_global_process_group_ray", lambda seconds, backend: None)
-    monkeypatch.setattr(
-        engines, "_set_pg_timeout", lambda limit, group: limited.append((limit.total_seconds(), group))
-    )
+    monkeypatch.setattr(engines, "_set_pg_timeout", lambda limit, group: limited.append((limit.total_seconds(), group)))
     mesh: Any = SimpleNamespace(get_all_groups=lambda: ["replicas", "shards"])
     engines.limit_groups(mesh)
     engines.prepare_worker_process(77)  # verl's worker of actor, rollout and reference, which knows the limit
