@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -37,9 +38,9 @@ def _sums(rank: int, ranks: int, folder: str) -> None:
         mock.patch.object(module, name, value).start()
     engines.prepare_worker_process(LIMIT)
     engines.prepare_worker_process()
-    found = {}
+    found: dict[str, Any] = {}
     for layout, (size, sequence) in LAYOUTS.items():
-        engine = object.__new__(engines.PolicyEngine)
+        engine: Any = object.__new__(engines.PolicyEngine)
         engine.engine_config = SimpleNamespace(fsdp_size=size, ulysses_sequence_parallel_size=sequence)
         engine._init_device_mesh()
         group, mine = shard_group(engine), torch.tensor([2.0**rank])
