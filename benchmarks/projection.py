@@ -8,16 +8,19 @@
 computed. ``adam``: the same in Adam's metric, the first step of an update; ``adam, known``: a later step of it. ``adam
 metric``: its diagonal from the optimiser's second moments, once per update. ``torchjd ...``: torchjd's aggregators on
 the same rows, if installed. Ours run with in_place, as in the actor. Each figure is the median of alternating repeats,
-with their range; on a CPU of processor seconds.
+with their range; on a CPU of processor seconds. ``--findings FOLDER`` also notes them for scripts/gpu_check.sh, with
+the first-order change of the constraint that a projected step harms most.
 """
 
 import argparse
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from pathlib import Path
 
 import torch
 
+from benchmarks.gpu.findings import Findings
 from workers.projection import constraint_gram, project
 from workers.safety.metric import adam_inverse_metric
 
@@ -28,7 +31,9 @@ def main() -> None:
     parser.add_argument("--skills", type=int, nargs="+", default=[1, 2, 4, 8])
     parser.add_argument("--repeats", type=int, default=9)
     parser.add_argument("--device", default="cpu")
+    parser.add_argument("--findings", type=Path, help="folder for benchmarks.gpu")
     arguments = parser.parse_args()
+    findings = Findings(arguments.findings, "projection") if arguments.findings else None
     if arguments.device == "cpu":
         torch.set_num_threads(1)
     print(f"{'P':>9} {'S':>2} {'t (ms)':>8}   multiples of t")
@@ -36,6 +41,9 @@ def main() -> None:
         for skills in arguments.skills:
             times = measure(int(parameters), skills, arguments.device, arguments.repeats)
             read = statistics.median(times.pop("read"))
+            if findings:
+                least = least_change(int(parameters), skills, arguments.device)
+                note(findings, f"{parameters:.0e} parameters, {skills} skills", times, read, least)
             multiples = ", ".join(
                 f"{name} {statistics.median(values) / read:.2f} ({min(values) / read:.2f}-{max(values) / read:.2f})"
                 for name, values in times.items()
@@ -77,6 +85,26 @@ def measure(parameters: int, skills: int, device: str, repeats: int) -> dict[str
             step.copy_(forbidden).add_(rows[0])
             times[name].append(_seconds(lambda case=case: case(step), device))
     return {name: values[1:] for name, values in times.items()}
+
+
+def least_change(parameters: int, skills: int, device: str) -> float:
+    """The least change of a constraint by a projected step, in either metric, as a share of the largest possible."""
+    generator = torch.Generator(device=device).manual_seed(0)
+    constraints = torch.randn(skills, parameters, generator=generator, device=device)
+    step = torch.randn(parameters, generator=generator, device=device) - constraints.sum(0)
+    inverse = torch.rand(parameters, generator=generator, device=device) + 0.1
+    found = []
+    for metric in (None, inverse):
+        moved = project(step.clone(), constraints, inverse_metric=metric, in_place=True).step
+        found += [float(row.double().dot(moved.double()) / row.norm() / moved.norm()) for row in constraints]
+    return min(found)
+
+
+def note(findings: Findings, case: str, times: Mapping[str, list[float]], read: float, least: float) -> None:
+    """One line for the guarantee and one for each multiple of t."""
+    findings.add(f"{case}: least change of a constraint, as a share of the largest", least, low=-1e-5)
+    for name, values in times.items():
+        findings.add(f"{case}: {name}", statistics.median(values) / read, "reads")
 
 
 def _of_torchjd(constraints: torch.Tensor) -> dict[str, Callable[[torch.Tensor], object]]:

@@ -17,6 +17,7 @@ import ray
 from ray._private.state import available_resources_per_node
 
 from recipe.preflight import compose_training
+from recipe.runtime.ray_session import places
 from recipe.settings import SettingsError
 
 REFUSED = 2
@@ -27,7 +28,7 @@ def room(overrides: Sequence[str]) -> int:
     """Print how many such runs fit on the free GPUs; SettingsError for overrides that recipe.train refuses."""
     trainer = compose_training(list(overrides)).trainer
     _join()
-    print(int(ray.available_resources().get("GPU", 0)) // (trainer.nnodes * trainer.n_gpus_per_node))
+    print(places(available_resources_per_node().values(), trainer.n_gpus_per_node) // trainer.nnodes)
     return 0
 
 

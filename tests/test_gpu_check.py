@@ -6,11 +6,14 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
 
+from benchmarks import projection
 from benchmarks.gpu import __main__ as check
+from benchmarks.gpu.engine import SHAPE
 from benchmarks.gpu.findings import Findings, Measured, read
 from benchmarks.gpu.training import model_settings
 from tests.composing import composed
@@ -48,18 +51,51 @@ def test_what_a_part_noted_is_read_and_shown(tmp_path: Path):
 
 def test_every_part_has_a_limit_and_a_module_that_exists(tmp_path: Path):
     commands = check.commands_of(tmp_path, ROOT / "data/micro", "cuda", 2)
-    assert len(commands) == 5
+    assert len(commands) == 6
+    assert set(commands) - set(check.commands_of(tmp_path, ROOT / "data/micro", "cuda", 1)) == {"tensor_parallel"}
     for part, command in commands.items():
         assert part.split("_")[0] in check.LIMITS
         target = command[2] if command[1] == "-m" else command[1]
         assert importlib.util.find_spec(target) if command[1] == "-m" else Path(target).exists()
     assert "--gpus 2" in " ".join(commands["training_full"])
+    assert "--gpus 4" in " ".join(check.commands_of(tmp_path, ROOT, "cuda", 5)["tensor_parallel"])
 
 
-@pytest.mark.parametrize("adaptation", ["lora", "full"])
-def test_verl_accepts_the_settings_of_the_training(adaptation: str):
-    config = composed("experiment=three_questions", *model_settings(Path("data/micro"), adaptation, "cuda", gpus=2))
+def test_the_guarantee_of_the_projection_and_its_reads_are_in_the_table(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(torch, "set_num_threads", lambda count: None)
+    words = ["--parameters", "1e4", "--skills", "2", "--repeats", "1", "--findings", str(tmp_path)]
+    monkeypatch.setattr(sys, "argv", ["projection", *words])
+    projection.main()
+    found = read(tmp_path / "projection.jsonl")
+    guarantee, *reads = found
+    assert (guarantee.low, guarantee.passed) == (-1e-5, True)
+    assert isinstance(guarantee.value, float)
+    assert guarantee.value < 1e-4  # the step wants to harm, so the projected one is at the bound
+    assert {"1e+04 parameters, 2 skills: qp", "1e+04 parameters, 2 skills: adam, known"} <= {one.what for one in reads}
+    assert {(one.part, one.unit) for one in reads} == {("projection", "reads")}
+    assert "--findings" in check.commands_of(tmp_path, ROOT, "cuda", 1)["projection"]
+
+
+def test_a_projected_step_that_harms_a_skill_fails_the_check(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(projection, "project", lambda step, *arguments, **options: SimpleNamespace(step=step))
+    findings = Findings(tmp_path, "projection")
+    projection.note(findings, "case", {"qp": [2.0]}, 1.0, projection.least_change(1000, 2, "cpu"))
+    assert [one.passed for one in read(findings.file)] == [False, True]
+
+
+def test_the_model_with_random_weights_splits_over_two_gpus():
+    assert [SHAPE[name] % 2 for name in ("num_attention_heads", "num_key_value_heads", "intermediate_size")] == [0] * 3
+
+
+@pytest.mark.parametrize(("adaptation", "tensor"), [("lora", 1), ("full", 1), ("full", 2)])
+def test_verl_accepts_the_settings_of_the_training(adaptation: str, tensor: int):
+    data = Path("data/micro")
+    settings = model_settings(data, data / "model", adaptation, "cuda", gpus=2, tensor=tensor)
+    config = composed("experiment=three_questions", *settings)
     assert config.trainer.n_gpus_per_node == 2
+    assert config.actor_rollout_ref.rollout.tensor_model_parallel_size == tensor
     attention = "flash_attention_2" if importlib.util.find_spec("flash_attn") else "packed"
     assert config.actor_rollout_ref.model.override_config.attn_implementation == attention
     accepted_by_verl(config)

@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from benchmarks.scale import Costs, Load, answer_lengths, finish_times, judged, sandbox_waits, update_parts
+from benchmarks.scale import Costs, Load, answer_lengths, finish_times, judged, sandbox_waits, update_parts, volumes
 
 COSTS = Costs(answer=1.0, replay=3.0)
 
@@ -46,3 +46,21 @@ def test_twice_the_gpus_halve_the_update_and_not_the_drivers_part():
     one, two = (update_parts(Load(gpus=gpus), Costs(), 10**6) for gpus in (8, 16))
     assert one["update"] == 8 * 7.6e9 / 4e14 / 8 * 10**6 == 2 * two["update"]
     assert two["credits to tokens (driver)"] == one["credits to tokens (driver)"] > 0
+
+
+def test_the_parts_of_an_update_and_its_bytes_by_hand():
+    """One in five prompts is a memory prompt; their pass is padded by a fifth."""
+    load = Load(prompts=100, samples=2, gpus=8, parameters=1e9, protected=2, memory=10)
+    passes = {"update": 2.5, "old log-probabilities": 0.625, "constraint passes": 2.5 / 5 * 1.2}
+    driver = {"credits to tokens (driver)": 200 * 0.124 / 1024}
+    assert update_parts(load, Costs(operations=4e14), 10**6) == pytest.approx(passes | driver)
+    sizes = {"checkpoint": 12.0, "its averages of constraints": 8.0, "reward traffic": 0.044, "transfer queue": 0.068}
+    assert volumes(load, 10**6) == pytest.approx(sizes)
+    assert update_parts(dataclasses.replace(load, replays=0), Costs(), 1)["credits to tokens (driver)"] == 0
+
+
+def test_a_core_serves_answers_and_replays_in_the_order_in_which_they_come():
+    """Answers at 0 and 1.5 s: answer, its replay from 1 to 4 s, the other answer to 5 s, and its replay."""
+    assert judged([[0.0], [1.5]], 1, COSTS, 1) == 8
+    assert judged([[0.0], [1.5]], 2, COSTS, 1) == 5.5
+    assert judged([[0.0, 1.5]], 1, COSTS, 1, by_group=True) == 1.5 + 1 + 2 * 3

@@ -303,10 +303,11 @@ def prepare_worker_process(timeout_seconds: int | None = None) -> None:
 
     Args:
         timeout_seconds: how long a rank waits for the others (``actor_rollout_ref.nccl_timeout``); None: torch's
-            default.
+            default, or the limit that an earlier call set: actor, reference and critic of a process share its group.
     """
     global _limit
     register_engines()
-    _limit = None if timeout_seconds is None else timedelta(seconds=timeout_seconds)
+    if timeout_seconds is not None:
+        _limit = timedelta(seconds=timeout_seconds)
     if is_cpu_platform() or timeout_seconds is not None:
         initialize_global_process_group_ray(timeout_seconds, backend="gloo" if is_cpu_platform() else None)

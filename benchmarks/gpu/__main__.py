@@ -4,7 +4,8 @@
 
 FOLDER (default outputs/gpu_check) gets the log of each part, what it measured as JSON lines, and table.md. Ends with
 status 1 if a part failed or a value is outside its bounds. With two or more GPUs the training runs on all of them,
-which tests NCCL and FSDP2's shards. Without the package flash-attn: `+kernels=torch`.
+which tests NCCL and FSDP2's shards, and once more with vLLM's tensor parallel size of two. Without the package
+flash-attn: `+kernels=torch`.
 """
 
 import argparse
@@ -27,7 +28,7 @@ from benchmarks.gpu.findings import Findings, Measured, read
 ROOT = Path(__file__).resolve().parents[2]
 ENGINE, TRAINING = "benchmarks.gpu.engine", "benchmarks.gpu.training"
 PACKAGES = ("torch", "vllm", "verl", "ray", "transformers", "peft", "triton", "flash-attn")
-LIMITS = {"engine": 240, "training": 420, "projection": 120}
+LIMITS = {"engine": 240, "training": 420, "tensor": 420, "projection": 120}
 """Seconds of a part."""
 GRACE = 60
 """Seconds that a part has to end after its limit."""
@@ -72,9 +73,12 @@ def commands_of(folder: Path, data: Path, device: str, gpus: int) -> dict[str, l
         engine = [sys.executable, "-m", ENGINE, str(folder), "--tokenizer", str(data / "model"), *own]
         training = [sys.executable, "-m", TRAINING, str(folder), "--data", str(data), "--gpus", str(gpus), *own]
         found |= {f"engine_{kind}": engine, f"training_{kind}": training}
+    if gpus > 1:
+        pairs = ["--gpus", str(gpus - gpus % 2), "--adaptation", "full", "--device", device, "--tensor-parallel", "2"]
+        found["tensor_parallel"] = [sys.executable, "-m", TRAINING, str(folder), "--data", str(data), *pairs]
     size = "1e8" if device == "cuda" else "1e6"
-    script = [sys.executable, str(ROOT / "benchmarks" / "projection.py")]
-    found["projection"] = [*script, "--device", device, "--parameters", size, "--skills", "2", "4"]
+    module = [sys.executable, "-m", "benchmarks.projection", "--findings", str(folder)]
+    found["projection"] = [*module, "--device", device, "--parameters", size, "--skills", "2", "4"]
     return found
 
 

@@ -2,7 +2,9 @@
 
     python -m benchmarks.gpu.training FOLDER --data data/micro --adaptation lora|full [--gpus N] [key=value ...]
 
-Ray, verl, FSDP2, vLLM and the sandbox, with `platform=gpu_1x8` on N GPUs, and the micro suite's trained model.
+Ray, verl, FSDP2, vLLM and the sandbox, with `platform=gpu_1x8` on N GPUs, and the micro suite's trained model. With
+`--tensor-parallel 2` a model of random weights instead, for the trained one has five heads: no answer earns a reward,
+so only its probabilities are compared.
 """
 
 import argparse
@@ -14,6 +16,7 @@ import time
 from pathlib import Path
 
 from benchmarks.gpu import kernels
+from benchmarks.gpu.engine import SHAPE, random_model
 from benchmarks.gpu.findings import Findings
 from recipe.records.run_directory import RunDirectory
 
@@ -27,25 +30,29 @@ def main() -> None:
     parser.add_argument("--adaptation", choices=["lora", "full"], required=True)
     parser.add_argument("--gpus", type=int, default=1)
     parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda", help="cpu: a trial without a GPU")
+    parser.add_argument("--tensor-parallel", type=int, default=1)
     options, overrides = parser.parse_known_args()
-    findings = Findings(options.folder, f"training_{options.adaptation}")
+    tensor, model = options.tensor_parallel, options.data / "model"
+    if tensor > 1:
+        model = random_model(options.folder / "model", model, SHAPE["num_hidden_layers"])
+    findings = Findings(options.folder, "tensor_parallel" if tensor > 1 else f"training_{options.adaptation}")
     name = f"{options.adaptation}_{time.time_ns()}"
     command = [
         sys.executable, "-m", "recipe.train", "experiment=three_questions", "run.experiment=gpu_check",
         f"run.root={options.folder / 'outputs'}", f"run.name={name}",
-        *model_settings(options.data, options.adaptation, options.device, options.gpus), *overrides,
+        *model_settings(options.data, model, options.adaptation, options.device, options.gpus, tensor), *overrides,
     ]  # fmt: skip
     begin = time.time()
     subprocess.run(command, check=True)
     findings.add("seconds from the command to its end", time.time() - begin, "s")
-    note_run(RunDirectory(options.folder / "outputs" / "gpu_check" / name), findings)
+    note_run(RunDirectory(options.folder / "outputs" / "gpu_check" / name), findings, rewarded=tensor == 1)
 
 
-def model_settings(data: Path, adaptation: str, device: str, gpus: int) -> list[str]:
+def model_settings(data: Path, model: Path, adaptation: str, device: str, gpus: int, tensor: int = 1) -> list[str]:
     """Overrides of the composed configuration."""
     files = [f"data.{split}_files={data / split}.parquet" for split in ("train", "val")]
     chosen = [
-        *files, f"actor_rollout_ref.model.path={data / 'model'}", f"adaptation={adaptation}",
+        *files, f"actor_rollout_ref.model.path={model}", f"adaptation={adaptation}",
         f"trainer.total_training_steps={STEPS}", f"trainer.save_freq={STEPS}", f"trainer.test_freq={STEPS}",
         "trainer.val_before_train=false",
         f"trainer.n_gpus_per_node={gpus}",
@@ -56,21 +63,22 @@ def model_settings(data: Path, adaptation: str, device: str, gpus: int) -> list[
         "platform=gpu_1x8",
         *chosen,
         *kernels(),
+        f"actor_rollout_ref.rollout.tensor_model_parallel_size={tensor}",
         "actor_rollout_ref.rollout.agent.num_workers=1",
         "reward.num_workers=1",
     ]
 
 
-def note_run(run: RunDirectory, findings: Findings) -> None:
-    """What the finished run recorded."""
+def note_run(run: RunDirectory, findings: Findings, rewarded: bool = True) -> None:
+    """What the finished run recorded; rewarded: whether some answers of each step earn a reward and others do not."""
     rows = [row for row in run.metrics() if row["step"] > 0]
     findings.add("steps", len(rows), low=STEPS)
     finite = not any(math.isinf(value) for row in rows for value in row.values() if isinstance(value, float))
     findings.add("no metric is infinite", float(finite), low=1)
     for what, metric, low, high in (
         ("rollout against trainer: mean difference of probabilities", "training/rollout_probs_diff_mean", None, 0.02),
-        ("gradient norm", "actor/grad_norm", 1e-9, None),
-        ("replays of a step", "credit/replays", 1, None),
+        ("gradient norm", "actor/grad_norm", 1e-9 if rewarded else None, None),
+        ("replays of a step", "credit/replays", 1 if rewarded else None, None),
         ("samples that could not be verified", "reward/masked_share", None, 0),
         ("peak memory of training", "actor/perf/max_memory_allocated_gb", None, None),
         ("seconds of a step", "timing_s/step", None, None),

@@ -153,8 +153,8 @@ def _is_set(group: str) -> Callable[[DictConfig], bool]:
 LEGACY = ("reward_model", "custom_reward_function", "sandbox_fusion")
 # They read a greedy answer's reward, several rewards, sums of squared probabilities; the last needs a group of two.
 FAILING_ESTIMATORS = ("remax", "gdpo", "optimal_token_baseline", "tir_optimal_token_baseline", "grpo_passk")
-# They divide by the standard deviation of the whole batch.
-WHITENING = ("reinforce_plus_plus", "reinforce_plus_plus_baseline", "gae")
+# They divide by the standard deviation of the whole batch, or by its share of samples with a reward (GPG's alpha).
+WHITENING = ("reinforce_plus_plus", "reinforce_plus_plus_baseline", "gae", "gpg")
 ROUTING = "actor_rollout_ref.rollout.enable_rollout_routing_replay"
 _ONE_BY_ONE = "fetches prompts one at a time, while {parts} plans whole batches"
 _DEFAULT = "leave it at verl's default"
@@ -166,6 +166,19 @@ REFUSALS = (
         "a trainer without this plug-in's hooks: it would train on unverified samples as wrong, and silently ignore "
         "protocol, failures, credit, projection, penalty, agop and the run's records",
         "trainer.v1.trainer_mode=skillcredit, which is verl's synchronous trainer; asynchronous ones are not supported",
+    ),
+    RefusedOption(
+        "trainer.use_v1",
+        lambda config: not config.trainer.use_v1,
+        "verl's older trainer has none of this plug-in's hooks, and recipe.train runs the V1 trainer in any case",
+        "trainer.use_v1=true",
+    ),
+    RefusedOption(
+        "actor_rollout_ref.actor.strategy",
+        lambda config: OmegaConf.select(config, "actor_rollout_ref.actor.strategy") == "fsdp",
+        "FSDP 1 keeps the parameters of a layer in one flat tensor, in which {parts} could not tell modules apart",
+        "actor_rollout_ref.actor.strategy=fsdp2",
+        READ_GRADIENTS,
     ),
     RefusedOption(
         "reward.reward_manager",
@@ -233,6 +246,13 @@ REFUSALS = (
         PLAN_BATCHES,
     ),
     RefusedOption(
+        "trainer.v1.sampler.custom_sampler",
+        _is_true("trainer.v1.sampler.custom_sampler.path"),
+        "may leave out prompts of a step, while {parts} plans whole batches",
+        _DEFAULT,
+        PLAN_BATCHES,
+    ),
+    RefusedOption(
         "run.seeded_samples",
         _ignores_seeds,
         "SGLang uses the seeds of samples in its deterministic mode alone, and silently ignores them otherwise",
@@ -276,9 +296,15 @@ REFUSALS = (
     RefusedOption(
         "algorithm.adv_estimator",
         lambda config: config.algorithm.adv_estimator in WHITENING,
-        "standardizes advantages over the batch, so {parts} could not say what one unit of them is worth in reward",
+        "scales advantages over the batch, so {parts} could not say what one unit of them is worth in reward",
         "grpo or rloo, or projection.constraint_source=solutions",
         ("projection.closed_loop",),
+    ),
+    RefusedOption(
+        "actor_rollout_ref.hybrid_engine",
+        lambda config: not config.actor_rollout_ref.hybrid_engine,
+        "only verl's separate_async trainer has engines apart from the training GPUs; others ignore this key",
+        _DEFAULT,
     ),
     RefusedOption("algorithm.use_pf_ppo", _is_true("algorithm.use_pf_ppo"), "verl's V1 trainer ignores it", _DEFAULT),
     *(

@@ -5,6 +5,7 @@ import os
 import shlex
 import sys
 import time
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import IO, Any
 
@@ -128,14 +129,21 @@ def processor_environment(config: DictConfig) -> dict[str, str]:
 
 
 def require_accelerators(config: DictConfig) -> None:
-    """Raise ClusterError if the cluster has too few GPUs: verl would wait for them forever."""
-    needed = config.trainer.nnodes * config.trainer.n_gpus_per_node
-    present = ray.cluster_resources().get("GPU", 0)
-    if present < needed:
+    """Raise ClusterError if the cluster's nodes have too few GPUs: verl would wait for them forever."""
+    wanted, each = config.trainer.nnodes, config.trainer.n_gpus_per_node
+    nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+    if places(nodes, each) < wanted:
+        present = ", ".join(f"{resources.get('GPU', 0):g}" for resources in nodes) or "no"
         raise ClusterError(
-            f"the Ray cluster has {present:g} GPU, this run needs {needed} (trainer.nnodes x trainer.n_gpus_per_node). "
-            "Lower these keys, add nodes, or unset RAY_ADDRESS to start a separate Ray for the run."
+            f"the Ray cluster has nodes with {present} GPUs, this run needs "
+            f"{wanted} times {each} on one node (trainer.nnodes, trainer.n_gpus_per_node). "
+            "Change these keys, add nodes, or unset RAY_ADDRESS to start a separate Ray for the run."
         )
+
+
+def places(nodes: Iterable[Mapping[str, float]], gpus: int) -> int:
+    """How many groups of so many GPUs fit on these nodes, each group on one node. nodes: the resources of each."""
+    return sum(int(resources.get("GPU", 0)) // gpus for resources in nodes)
 
 
 def require_same_packages() -> None:

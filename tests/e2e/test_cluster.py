@@ -225,7 +225,7 @@ def test_a_cluster_with_too_few_resources_is_refused_in_one_message(
         capture_output=True, text=True, timeout=300,
     )  # fmt: skip
     assert answer.returncode == 2, answer.stderr[-3000:]
-    assert "the Ray cluster has 2 GPU, this run needs 4" in answer.stderr
+    assert "the Ray cluster has nodes with 1, 1 GPUs, this run needs 1 times 4 on one node" in answer.stderr
     assert "Traceback" not in answer.stderr
 
 

@@ -3,6 +3,8 @@
 import copy
 import json
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from verl.workers.engine import EngineRegistry
@@ -15,6 +17,7 @@ from workers.engines import CpuValueEngine, PolicyEngine
 @pytest.fixture(autouse=True)
 def own_registry(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(EngineRegistry, "_engines", copy.deepcopy(EngineRegistry._engines))
+    monkeypatch.setattr(engines, "_limit", None)
 
 
 @pytest.mark.parametrize(("device", "vendor"), [("cuda", "nvidia"), ("cuda", "amd"), ("npu", "huawei"), ("cpu", "cpu")])
@@ -55,6 +58,7 @@ def _time_limits_of_a_mesh(rank: int, ranks: int, folder: str) -> None:
     from torch.distributed.device_mesh import init_device_mesh
 
     engines.prepare_worker_process(77)
+    engines.prepare_worker_process()  # as the actor's engine does, in the process that the outer worker prepared
     mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("ddp", "fsdp"))
     groups = mesh.get_all_groups()
 
@@ -96,3 +100,16 @@ def test_on_a_gpu_verls_own_backend_is_joined_with_the_limit(monkeypatch: pytest
     assert joined == []  # verl's worker joins without our call
     engines.prepare_worker_process(1800)
     assert joined == [(1800, None)]
+
+
+def test_the_engines_of_a_process_have_the_limit_of_the_worker_that_joined(monkeypatch: pytest.MonkeyPatch):
+    limited: list[tuple[float, str]] = []
+    monkeypatch.setattr(engines, "is_cpu_platform", lambda: False)
+    monkeypatch.setattr(engines, "initialize_global_process_group_ray", lambda seconds, backend: None)
+    monkeypatch.setattr(engines, "_set_pg_timeout", lambda limit, group: limited.append((limit.total_seconds(), group)))
+    mesh: Any = SimpleNamespace(get_all_groups=lambda: ["replicas", "shards"])
+    engines.limit_groups(mesh)
+    engines.prepare_worker_process(77)  # verl's worker of actor, rollout and reference, which knows the limit
+    engines.prepare_worker_process()  # the training worker that it makes, which does not
+    engines.limit_groups(mesh, None)
+    assert limited == [(77, "replicas"), (77, "shards")]

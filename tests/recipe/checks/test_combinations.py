@@ -26,11 +26,14 @@ MEAN = "actor_rollout_ref.actor.loss_agg_mode"
 DR_GRPO = ["algorithm.norm_adv_by_std_in_grpo=false", f"{MEAN}=seq-mean-token-sum-norm"]
 DAPO = [*FILTERED, "actor_rollout_ref.actor.clip_ratio_high=0.28", f"{MEAN}=token-mean"]
 WITH_BOTH = [DR_GRPO, [TIS, MEASURED], [ICEPOP, MEASURED], [f"{LOSS}=gspo"], [f"{LOSS}=cispo"]]
-WITH_BOTH += [[f"{ESTIMATOR}={name}"] for name in ("rloo", "opo", "gpg")]
+WITH_BOTH += [[f"{ESTIMATOR}={name}"] for name in ("rloo", "opo")]
 EVERY_SKILL = "protocol.every_skill=true"
 FP16 = f"+{combinations.FSDP_DTYPE}=fp16"
 SGLANG, SEEDED = "actor_rollout_ref.rollout.name=sglang", "run.seeded_samples=true"
 DETERMINISTIC = "+actor_rollout_ref.rollout.engine_kwargs.sglang.enable_deterministic_inference=true"
+FSDP1 = "actor_rollout_ref.actor.strategy=fsdp"
+SEPARATE = "actor_rollout_ref.hybrid_engine=false"
+OWN_SAMPLER = "trainer.v1.sampler.custom_sampler.path=mine.py"
 NO_HOOKS = "a trainer without this plug-in's hooks"
 NOT_OURS = "not this plug-in's reward manager"
 GRADIENT = "would read the gradient of the distillation loss as the policy's"
@@ -91,6 +94,10 @@ def _refused(*words: str) -> list[str]:
         *[([f"{ESTIMATOR}={name}"], ESTIMATOR, "would fail") for name in combinations.FAILING_ESTIMATORS],
         *[([f"{ESTIMATOR}={name}", *CLOSED], ESTIMATOR, "over the batch") for name in combinations.WHITENING],
         (["algorithm.use_pf_ppo=true"], "algorithm.use_pf_ppo", "ignores it"),
+        ([SEPARATE], SEPARATE[:-6], "others ignore this key"),
+        (["trainer.use_v1=false"], "trainer.use_v1", "none of this plug-in's hooks"),
+        ([FSDP1, "projection=qp", "agop.every=2"], FSDP1[:-5], "projection, agop could not tell modules apart"),
+        ([OWN_SAMPLER, FAILURES], "trainer.v1.sampler.custom_sampler", "failures.share plans whole batches"),
         ([FP16, "projection=qp"], combinations.FSDP_DTYPE, "projection would read gradients that verl scales"),
     ],
 )
@@ -127,6 +134,9 @@ def test_what_verl_would_do_otherwise_in_silence_is_refused_with_the_reason(
         ["data.gen_batch_size=16", FAILURES],
         [FP16, "credit=counterfactual"],
         [FP16.replace("fp16", "bf16"), "projection=qp"],
+        [f"{ESTIMATOR}=gpg", "projection=qp", "credit=counterfactual"],
+        [FSDP1, "credit=counterfactual"],
+        [OWN_SAMPLER, "projection=qp"],
     ],
 )
 def test_what_goes_together_is_not_refused(words: list[str]) -> None:

@@ -3,10 +3,14 @@
 import os
 import subprocess
 import sys
+from typing import Any
 
 import pytest
+from omegaconf import OmegaConf
 
+from recipe import cluster
 from recipe.records.run_directory import RunDirectory
+from recipe.runtime import ray_session
 from recipe.runtime.ray_session import ClusterError, claim_machine, interpreter, run_environment, runtime_environment
 from tests.composing import composed
 
@@ -66,6 +70,46 @@ def test_ranks_find_each_other_as_the_driver_was_told_and_no_token_is_shown(tmp_
     assert found["NCCL_SOCKET_IFNAME"] == "nccl_socket_ifname"
     assert {"GLOO_SOCKET_IFNAME", "HF_HOME"} <= set(found)
     assert not {"HF_TOKEN", "WANDB_API_KEY", "SANDBOX_TOKEN"} & set(found)
+
+
+def node(gpus: int, alive: bool = True) -> dict[str, Any]:
+    return {"Alive": alive, "Resources": {"CPU": 8.0} | ({"GPU": float(gpus)} if gpus else {})}
+
+
+@pytest.mark.parametrize(
+    ("nodes", "gpus", "nnodes", "per_node"),
+    [
+        ([node(8)], "8", 2, 8),
+        ([node(0), node(4), node(4)], "0, 4, 4", 1, 8),  # as many in all, but verl packs a group on one node
+        ([node(8), node(8, alive=False)], "8", 2, 8),
+        ([], "no", 1, 1),
+    ],
+)
+def test_nodes_without_the_gpus_of_a_run_are_refused_before_verl_waits_for_them(
+    monkeypatch, nodes: list[dict[str, Any]], gpus: str, nnodes: int, per_node: int
+) -> None:
+    config = OmegaConf.create({"trainer": {"nnodes": nnodes, "n_gpus_per_node": per_node}})
+    monkeypatch.setattr(ray_session.ray, "nodes", lambda: nodes)
+    with pytest.raises(ClusterError, match=f"nodes with {gpus} GPUs, this run needs {nnodes} times {per_node} on one"):
+        ray_session.require_accelerators(config)
+
+
+def test_the_room_of_a_cluster_counts_runs_that_fit_on_its_nodes(monkeypatch, capsys) -> None:
+    free = {"a": {"GPU": 6.0}, "b": {"GPU": 6.0, "CPU": 1.0}, "head": {"CPU": 4.0}}
+    monkeypatch.setattr(cluster, "_join", lambda: None)
+    monkeypatch.setattr(cluster, "available_resources_per_node", lambda: free)
+    for nnodes, per_node, runs in ((1, 4, 2), (2, 3, 2), (1, 8, 0), (1, 1, 12)):
+        trainer = OmegaConf.create({"trainer": {"nnodes": nnodes, "n_gpus_per_node": per_node}})
+        monkeypatch.setattr(cluster, "compose_training", lambda overrides, trainer=trainer: trainer)
+        cluster.room([])
+        assert capsys.readouterr().out == f"{runs}\n"
+
+
+def test_a_run_may_take_part_of_a_node_and_two_parts_of_one(monkeypatch) -> None:
+    config = OmegaConf.create({"trainer": {"nnodes": 2, "n_gpus_per_node": 4}})
+    for nodes in ([node(8)], [node(7), node(0), node(4)]):
+        monkeypatch.setattr(ray_session.ray, "nodes", lambda nodes=nodes: nodes)
+        ray_session.require_accelerators(config)
 
 
 HEAD_WITHOUT_PROCESSORS = """
