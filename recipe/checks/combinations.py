@@ -6,7 +6,7 @@ here too, before Ray starts.
 
 import contextlib
 import io
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -76,10 +76,10 @@ def _another_trainer(config: DictConfig) -> bool:
     """Whether the trainer is not ours; a name unknown to verl is left to `recipe.checks.names`."""
     from verl.trainer.ppo.v1.trainer_base import TRAINER_REGISTRY
 
-    from recipe.training.trainer import SkillCreditTrainer
+    from recipe.training.hooks.step import SkillCreditHooks
 
     trainer = TRAINER_REGISTRY.get(config.trainer.v1.trainer_mode)
-    return trainer is not None and not issubclass(trainer, SkillCreditTrainer)
+    return trainer is not None and not issubclass(trainer, SkillCreditHooks)
 
 
 def _another_reward_manager(config: DictConfig) -> bool:
@@ -165,7 +165,7 @@ REFUSALS = (
         _another_trainer,
         "a trainer without this plug-in's hooks: it would train on unverified samples as wrong, and silently ignore "
         "protocol, failures, credit, projection, penalty, agop and the run's records",
-        "trainer.v1.trainer_mode=skillcredit, which is verl's synchronous trainer; asynchronous ones are not supported",
+        "trainer.v1.trainer_mode=skillcredit, with verl's synchronous trainer, or skillcredit_colocate_async",
     ),
     RefusedOption(
         "trainer.use_v1",
@@ -321,13 +321,20 @@ REFUSALS = (
 
 def check(config: DictConfig, run: RunDirectory) -> list[PreflightFinding]:
     """A problem for each refusal whose option and incompatible part are both in the configuration."""
+    return refused(REFUSALS, PARTS, config)
+
+
+def refused(
+    refusals: Iterable[RefusedOption], uses: Mapping[str, Callable[[Settings], bool]], config: DictConfig
+) -> list[PreflightFinding]:
+    """The findings of these refusals. uses: of each named part, whether a run uses it."""
     try:
         settings = read_settings(config)
     except SettingsError:  # recipe.checks.protocol reports it
         return []
     problems = []
-    for refusal in REFUSALS:
-        used = [part for part in refusal.parts if PARTS[part](settings)]
+    for refusal in refusals:
+        used = [part for part in refusal.parts if uses[part](settings)]
         if (used or not refusal.parts) and refusal.chosen(config):
             problems.append(PreflightFinding(refusal.why.format(parts=", ".join(used)), refusal.key, refusal.fix))
     return problems

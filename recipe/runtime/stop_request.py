@@ -1,7 +1,7 @@
 """SIGTERM ends a run with a checkpoint after the step under way: Slurm and spot machines send it before they kill.
 
 The driver catches the signal and leaves a file in the run directory; the trainer looks for it after each step
-(``recipe/training/trainer.py``).
+(``recipe/training/hooks/step.py``).
 """
 
 import signal
