@@ -67,6 +67,7 @@ WORKERS = (
         "displacement", "solution_store", "serialization", "aggregators", "credit", "skill_metrics", "cpu",
         "platform_cpu", independent=True,
     ),
+    Layer("adapter_digest"),
 )  # fmt: skip
 LAYERS = [
     (None, HOUSE), ("recipe", RECIPE), ("rewards", REWARDS), ("rewards.sandbox", SANDBOX), ("data_prep", DATA_PREP),
@@ -118,7 +119,8 @@ def test_no_module_imports_itself_through_others(graph: ImportGraph) -> None:
 
 
 @pytest.mark.parametrize(
-    ("parts", "modules"), [(("rewards.sandbox",), 40), (("workers.cpu", "workers.platform_cpu"), 12)]
+    ("parts", "modules"),
+    [(("rewards.sandbox",), 40), (("workers.cpu", "workers.platform_cpu", "workers.adapter_digest"), 12)],
 )
 def test_what_could_live_elsewhere_imports_nothing_else_of_the_project(
     graph: ImportGraph, parts: tuple[str, ...], modules: int

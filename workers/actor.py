@@ -11,14 +11,17 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 from safetensors.torch import load_file, save_file
 from tensordict import TensorDict
 from verl.single_controller.base.decorator import Dispatch, make_nd_compute_dataproto_dispatch_fn, register
 from verl.utils import tensordict_utils as tu
+from verl.utils.import_utils import load_class_from_fqn
 from verl.utils.tensordict_utils import maybe_fix_3d_position_ids
+from verl.utils.torch_dtypes import PrecisionType
 from verl.workers.engine_workers import ActorRolloutRefWorker, TrainingWorker, TrainingWorkerConfig
 
+from workers.adapter_digest import HeldAdapter, update_and_compare
 from workers.agop import AGOP, part_sources, spectrum
 from workers.constraints import (
     GradientAverages,
@@ -362,3 +365,22 @@ class SkillCreditActorRolloutRefWorker(ActorRolloutRefWorker):
         super().__init__(config, role, **kwargs)
         # before any worker of this process joins; a critic that shares the process is in the same group
         prepare_worker_process(config.nccl_timeout)
+
+    @register(dispatch_mode=Dispatch.ONE_TO_ALL)  # type: ignore[attr-defined]  # verl adds members at run time
+    def init_model(self) -> None:
+        super().init_model()
+        rollout = self.config.get("rollout")
+        if self.rollout is not None and digests_adapter(rollout):
+            from verl.workers.rollout.vllm_rollout.utils import VLLM_LORA_INT_ID  # imports vLLM
+
+            engine: Any = self.rollout
+            held = partial(engine._execute_method, "adapter_digest", args=(VLLM_LORA_INT_ID,))
+            dtype = PrecisionType.to_dtype(rollout.dtype)
+            engine.update_weights = partial(update_and_compare, engine.update_weights, held, dtype)
+
+
+def digests_adapter(rollout: DictConfig) -> bool:
+    """Whether the engine of this configuration can say which adapter it computes with."""
+    named = OmegaConf.select(rollout, "engine_kwargs.vllm.worker_extension_cls")
+    whole = rollout.name == "vllm" and rollout.tensor_model_parallel_size == 1
+    return bool(named) and whole and issubclass(load_class_from_fqn(named), HeldAdapter)

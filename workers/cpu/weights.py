@@ -12,8 +12,10 @@ from torch import Tensor, nn
 from verl.workers.rollout.vllm_rollout.bucketed_weight_transfer import BucketedWeightReceiver
 from verl.workers.rollout.vllm_rollout.utils import VLLM_LORA_INT_ID, vLLMColocateWorkerExtension
 
+from workers.adapter_digest import HeldAdapter
 
-class CpuWeightsExtension(vLLMColocateWorkerExtension):
+
+class CpuWeightsExtension(HeldAdapter, vLLMColocateWorkerExtension):
     """verl's part of a vLLM worker: receives all weights before it loads the first.
 
     verl loads while it receives. When that fails, the trainer waits for ever for a receipt; here the transfer always

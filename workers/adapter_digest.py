@@ -1,0 +1,104 @@
+"""Do the engine's answers come from the weights that were trained? Digests of the adapter, there and here.
+
+vLLM keeps an adapter that it has under the same number, and a sleeping engine may lose the memory of one: both leave
+the engine with other weights than the actor's, without an error.
+"""
+
+import hashlib
+import math
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+class WeightsDifferError(RuntimeError):
+    """The engine would answer with another adapter than the actor has."""
+
+
+def digest(matrices: Iterable[tuple[str, Tensor]]) -> str:
+    """Short hash of an adapter's matrices in any order. matrices: "A" or "B", values.
+
+    It has no names of modules, because vLLM renames and joins them.
+    """
+    parts = sorted(f"{side} {tuple(values.shape)} {_digest_of_bytes(values)}" for side, values in matrices)
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
+
+
+def _digest_of_bytes(values: Tensor) -> str:
+    return hashlib.sha256(values.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().data).hexdigest()
+
+
+def digest_of_actor(weights: Iterable[tuple[str, Tensor]], peft: Mapping[str, Any], dtype: torch.dtype) -> str | None:
+    """Digest of an adapter by peft's names and configuration, as vLLM keeps it: in its dtype, with the scale in B.
+
+    None if it has more than pairs of A and B of linear layers.
+    """
+    scale = peft["lora_alpha"] / (math.sqrt(peft["r"]) if peft.get("use_rslora") else peft["r"])
+    matrices = []
+    for name, values in weights:
+        kept = values.detach().to(dtype)
+        if ".lora_A." in name:
+            matrices.append(("A", kept))
+        elif ".lora_B." in name:
+            matrices.append(("B", kept if scale == 1 else kept * scale))
+        else:
+            return None
+    return digest(matrices)
+
+
+class HeldAdapter:
+    """Part of a vLLM worker's extension: the digest of the adapter in the memory that vLLM computes with.
+
+    Not for tensor parallelism, in which each worker has slices.
+    """
+
+    model_runner: Any
+
+    def adapter_digest(self, number: int) -> str:
+        """Digest of the adapter with this number; that of none, if vLLM would not use it."""
+        manager = self.model_runner.lora_manager._adapter_manager
+        if number not in manager.lora_index_to_id:
+            return digest([])
+        slot, rank = manager.lora_index_to_id.index(number), manager.get_adapter(number).rank
+        matrices = []
+        for layer in manager.modules.values():
+            for a, b in zip(_slices(layer.lora_a_stacked), _slices(layer.lora_b_stacked), strict=True):
+                if a[slot].any():  # zeros where the adapter has no matrices
+                    matrices += [("A", a[slot, 0, :rank]), ("B", b[slot, 0, :, :rank])]
+        return digest(matrices)
+
+
+def _slices(stacked: Tensor | tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    """The parts of a layer, each (adapters, 1, rows, columns); the head has one, without a tuple."""
+    return (stacked,) if isinstance(stacked, Tensor) else stacked
+
+
+async def update_and_compare(
+    update: Callable[..., Awaitable[None]],
+    held: Callable[[], Awaitable[list[str] | None]],
+    dtype: torch.dtype,
+    weights: Iterable[tuple[str, Tensor]],
+    **options: Any,
+) -> None:
+    """Send weights with verl's `update`; if they are an adapter, compare what the engine has then with it.
+
+    held: the engine workers' digests; None on a rank without an engine. dtype: of the engine.
+
+    Raises:
+        WeightsDifferError: they differ.
+    """
+    peft = options.get("peft_config")
+    if not peft or not options.get("base_sync_done"):
+        await update(weights, **options)
+        return
+    adapter = list(weights)
+    await update(iter(adapter), **options)
+    found, sent = await held(), digest_of_actor(adapter, peft, dtype)
+    if found is not None and sent is not None and set(found) != {sent}:
+        raise WeightsDifferError(
+            f"after step {options.get('global_steps')} the engine computes with adapter {', '.join(sorted(set(found)))}"
+            f", and {sent} was trained: its answers would be another model's. Checkpoints are not affected: start the "
+            "same run again"
+        )
