@@ -54,6 +54,7 @@ def check(config: DictConfig, run: RunDirectory) -> list[PreflightFinding]:
     from verl.plugin.platform.platform_manager import PlatformRegistry
     from verl.trainer.ppo.v1.trainer_base import TRAINER_REGISTRY
 
+    import recipe.training.asynchronous.trainer
     import recipe.training.register
     import recipe.training.trainer  # noqa: F401
 

@@ -13,7 +13,7 @@ from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopMetr
 from verl.utils.profiler import simple_timer
 
 from rewards.environments import EPISODE, Environment, Episode, Observation, of_config
-from rewards.seeds import SEED_KEYS, seed_of
+from rewards.seeds import reseeded
 
 
 class Conversation:
@@ -63,12 +63,6 @@ class Conversation:
 logger = logging.getLogger(__name__)
 
 
-def sampling_of_turn(sampling_params: dict[str, Any], turn: int) -> dict[str, Any]:
-    """Sampling parameters of one turn: if the sample has a seed, each turn gets a separate one derived from it."""
-    seeds = {key: seed for key in SEED_KEYS if (seed := sampling_params.get(key)) is not None}
-    return sampling_params | {key: seed_of(seed, turn) for key, seed in seeds.items()}
-
-
 class EnvironmentAgentLoop(AgentLoopBase):
     """Runs one episode of an environment (`rewards.environments`) with the policy as its agent."""
 
@@ -86,7 +80,7 @@ class EnvironmentAgentLoop(AgentLoopBase):
         session = f"det-{int(priority)}" if getattr(self.rollout_config, "full_determinism", False) else uuid4().hex
         failed = False
         for turn in range(self.config.agents.max_turns):
-            drawn_with = sampling_of_turn(sampling_params, turn)
+            drawn_with = reseeded(sampling_params, turn)  # each turn draws on its own
             action = await self._generate_turn(conversation, messages, drawn_with, session, int(priority))
             observation = await self._act(environment, action, conversation)
             failed = observation is None

@@ -38,6 +38,14 @@ def prompt_of(key: str) -> str:
     return key.split("_")[0]
 
 
+def by_group(batch: KVBatchMeta) -> dict[str, list[str]]:
+    """The keys of each prompt's samples."""
+    groups: dict[str, list[str]] = defaultdict(list)
+    for key in batch.keys:
+        groups[prompt_of(key)].append(key)
+    return dict(groups)
+
+
 def by_prompt(keys: Sequence[str], order: Mapping[str, int]) -> list[int]:
     """Positions of the samples in the order in which their prompts were submitted, within a prompt by number.
 

@@ -1,4 +1,4 @@
-"""The Ray actor that builds and runs the trainer: verl's own, with our trainer registered first."""
+"""The Ray actor that builds and runs the trainer: verl's own, with our trainers registered first."""
 
 import ray
 from omegaconf import DictConfig
@@ -10,9 +10,10 @@ _TaskRunner = TaskRunnerV1.__ray_metadata__.modified_class  # type: ignore[attr-
 
 @ray.remote(num_cpus=1)
 class SkillCreditTaskRunner(_TaskRunner):  # type: ignore[misc, valid-type]
-    """verl's task runner in a process where our trainer is registered."""
+    """verl's task runner in a process where our trainers are registered."""
 
     def run(self, config: DictConfig) -> None:
-        import recipe.training.trainer  # noqa: F401  (registers the trainer named skillcredit)
+        import recipe.training.asynchronous.trainer
+        import recipe.training.trainer  # noqa: F401  (both register our trainers)
 
         super().run(config)

@@ -17,6 +17,7 @@ from recipe.training import agents
 from recipe.training.agent_workers import SkillCreditAgentLoopWorker
 from recipe.training.step_samples import TIMES_BEFORE, TimesBefore, sample_seed
 from rewards.environments import EPISODE
+from rewards.seeds import reseeded
 from tests.composing import composed
 from tests.scripted_environment import Scripted
 
@@ -195,5 +196,5 @@ async def test_a_sample_has_its_seed_by_the_name_that_the_engine_takes(monkeypat
     await one._run_agent_loop({"temperature": 1.0}, {"validate": False, "step": 2}, **row)
     (sampling,) = asked
     assert set(sampling) == {"temperature", key} | others
-    turns = [agents.sampling_of_turn(sampling, turn)[key] for turn in (0, 1)]
+    turns = [reseeded(sampling, turn)[key] for turn in (0, 1)]
     assert len({sampling[key], *turns}) == 3

@@ -1,0 +1,1 @@
+"""verl's asynchronous trainers with our hooks: generation goes on while the trainer updates."""

@@ -1,0 +1,29 @@
+"""verl's replay buffer for planned prompts: batches in the order of the plan, whatever finishes first."""
+
+from verl.trainer.ppo.v1.replay_buffer import ReplayBufferAsync
+
+VALIDATION = "val"
+
+
+class InOrderReplayBuffer(ReplayBufferAsync):
+    """Waits for the prompts that were drawn first; later ones are answered meanwhile.
+
+    verl takes what finished first, so batches would have more of easy skills and short answers than the plan, and any
+    number of memory prompts. Names of groups sort in the order of drawing (`DrawnPrompt.uid`).
+    """
+
+    def _has_enough_samples(
+        self, global_steps: int, partition_id: str, batch_size: int, sampleable_keys: set[str]
+    ) -> bool:
+        if partition_id == VALIDATION:
+            enough: bool = super()._has_enough_samples(global_steps, partition_id, batch_size, sampleable_keys)
+            return enough
+        unfinished = self.pending_keys[partition_id] | self.running_keys[partition_id]
+        first = sorted(sampleable_keys | unfinished)[:batch_size]
+        return len(first) == batch_size and unfinished.isdisjoint(first)
+
+    def _select_prompt_uids(
+        self, partition_id: str, sampleable_keys: set[str], batch_size: int
+    ) -> tuple[list[str], dict[str, dict], dict[str, int]]:
+        _, *snapshots = super()._select_prompt_uids(partition_id, sampleable_keys, batch_size)
+        return sorted(sampleable_keys)[:batch_size], *snapshots

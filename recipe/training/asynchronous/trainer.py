@@ -1,0 +1,98 @@
+"""verl's asynchronous trainer on shared GPUs, with our hooks: answers that an update interrupts are continued."""
+
+from dataclasses import asdict
+from typing import Any
+
+from omegaconf import open_dict
+from tensordict import TensorDict
+from transfer_queue import KVBatchMeta
+from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer
+from verl.trainer.ppo.v1.trainer_base import _count_tq_prompt_groups, register_trainer
+from verl.trainer.ppo.v1.trainer_colocate_async import PPOTrainerColocateAsync
+from verl.utils import tensordict_utils as tu
+
+from recipe.training.asynchronous.client import ContinuingClient
+from recipe.training.asynchronous.prompts import DRAWN, DrawnPrompt, PromptStream, place_metrics, version_metrics
+from recipe.training.asynchronous.replay import InOrderReplayBuffer
+from recipe.training.batch_skills import by_group
+from recipe.training.hooks.step import SkillCreditHooks
+from recipe.training.protector import checkpoint_folder, resumed_folder
+from recipe.training.retries import prompt_batch
+from recipe.training.step_samples import fetch
+
+
+@register_trainer("skillcredit_colocate_async")
+class SkillCreditColocateTrainer(SkillCreditHooks, PPOTrainerColocateAsync):
+    """PPO, GRPO or REINFORCE on answers of earlier weights, with our hooks; planned prompts are trained on in order."""
+
+    MODE = "colocate_async"
+    SAMPLED_LOG_PROBS = "rollout_log_probs"
+
+    def __init__(self, config: Any):
+        self._planned_step = 0
+        super().__init__(config)
+
+    def _build_replay_buffer(self) -> ReplayBuffer:
+        if self.settings.stages is not None or self.settings.protocol.every_skill:
+            with open_dict(self.config):
+                name = {"path": f"pkg://{InOrderReplayBuffer.__module__}", "name": InOrderReplayBuffer.__name__}
+                self.config.trainer.v1.sampler.custom_sampler = name
+        return super()._build_replay_buffer()
+
+    def _init_dataloader(self) -> None:
+        super()._init_dataloader()
+        self._stream = PromptStream(self.schedule)
+
+    def get_llm_client(self) -> Any:
+        return self.llm_server_manager.get_client(client_cls=ContinuingClient)
+
+    def prepare_step(self) -> dict[str, Any]:
+        """Submit the next batch, unless the prompts under way are enough for the remaining steps."""
+        steps = self.total_training_steps - self.global_steps + 1
+        if _count_tq_prompt_groups() >= steps * self.config.data.train_batch_size:
+            return {}
+        metrics: dict[str, Any] = super().prepare_step()
+        return metrics
+
+    def _fetch_one_gen_batch(self) -> TensorDict:
+        """The next prompt, verl's or the plan's, with its place in the plan."""
+        if self.schedule is None:
+            batch = super()._fetch_one_gen_batch()
+            drawn = [self._stream.number() for _ in range(len(batch))]
+        else:
+            row, place = self._stream.draw()
+            batch, drawn = prompt_batch(self.train_dataset, [row]), [place]
+        tu.assign_non_tensor_stack(batch, "uid", [each.uid() for each in drawn])
+        tu.assign_non_tensor_stack(batch, DRAWN, [asdict(each) for each in drawn])
+        return batch
+
+    def _times_before(self, batch: TensorDict) -> list[int]:
+        # A prompt is answered again in the step that a restart begins with: only its number never repeats.
+        return [fields["number"] for fields in list(batch[DRAWN])]
+
+    def _read_places(self, batch: KVBatchMeta, metrics: dict[str, Any]) -> None:
+        """Read from the samples what the synchronous trainer remembers: order, memory prompts, step of the plan."""
+        groups = by_group(batch)
+        found = list(fetch(batch, DRAWN, keys=[keys[0] for keys in groups.values()])[DRAWN])
+        drawn = {uid: DrawnPrompt(**fields) for uid, fields in zip(groups, found, strict=True)}
+        self._submission_order = {uid: each.number for uid, each in drawn.items()}
+        self._memory_prompts = {uid for uid, each in drawn.items() if each.memory}
+        self._planned_step = max(each.step for each in drawn.values())
+        tags = dict(zip(batch.keys, batch.tags, strict=True))
+        of_group = {uid: [tags[key] for key in keys] for uid, keys in groups.items()}
+        metrics.update(version_metrics(of_group, self.global_steps))
+        if self.schedule is not None:
+            metrics.update(place_metrics(drawn.values(), self.schedule.plan.stage.tolist()))
+
+    @property
+    def _plan_step(self) -> int:
+        return self._planned_step
+
+    def _save_checkpoint(self) -> None:
+        self._stream.save(checkpoint_folder(self.config.trainer, self.global_steps))
+        super()._save_checkpoint()
+
+    def _load_checkpoint(self) -> None:
+        super()._load_checkpoint()
+        if self.global_steps > 0:
+            self._stream.load(resumed_folder(self.config.trainer, self.global_steps), self.global_steps)
