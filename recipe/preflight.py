@@ -19,6 +19,7 @@ from rich.console import Console
 
 from recipe.checks import (
     PreflightFinding,
+    asynchronous,
     cluster,
     combinations,
     data,
@@ -43,6 +44,7 @@ CHECKS: dict[str, Callable[[DictConfig, RunDirectory], list[PreflightFinding]]] 
     "optional packages in use are installed": names.check_optional_packages,
     "verl accepts the configuration": combinations.check_rules,
     "the chosen parts of verl are compatible with ours": combinations.check,
+    "an asynchronous trainer fits the rest": asynchronous.check,
     "the data files can be read and fit the schema": data.check,
     "the reward settings are valid": reward.check_settings,
     "the engine supports weight updates and seeds": machine.check_engine,

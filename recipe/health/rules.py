@@ -127,6 +127,8 @@ def _policy_step(run: Record) -> str | None:
 
 
 def _engine(run: Record) -> str | None:
+    if run.last("async/stale_groups"):  # answers of earlier weights, which an asynchronous trainer expects
+        return None
     mean = run.last("training/rollout_probs_diff_mean")
     return f"{mean:.3f} on average" if mean is not None and mean > 0.01 else None
 

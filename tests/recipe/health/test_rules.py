@@ -63,6 +63,8 @@ CASES = [
     ("policy step", [{"actor/ppo_kl": -0.2}], "KL of -0.2", [{"actor/ppo_kl": 0.05}]),
     ("policy step", [{"actor/pg_clipfrac": 0.31}], "31% of the tokens", [{"actor/pg_clipfrac": 0.29}]),
     ("engine", [{"training/rollout_probs_diff_mean": 0.011}], "0.011", [{"training/rollout_probs_diff_mean": 0.009}]),
+    ("engine", [{"training/rollout_probs_diff_mean": 0.011}], "0.011",
+        [{"training/rollout_probs_diff_mean": 0.011, "async/stale_groups": 3.0}]),
     ("cut answers", [{"response_length/clip_ratio": 0.06, "response_length/max": 64}], "6.0%",
         [{"response_length/clip_ratio": 0.06, "response_length/max": 63}]),
     ("masked", [{"reward/masked_share": 0.0}, {"reward/masked_share": 0.25}], "in 1 steps, most in step 2: 25.0%",

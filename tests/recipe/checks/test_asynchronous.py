@@ -1,0 +1,71 @@
+"""An asynchronous trainer of ours is accepted with what it serves, and refused with the rest, each with its reason."""
+
+import pytest
+
+from recipe.checks import asynchronous, combinations
+from recipe.records.run_directory import RunDirectory
+from tests.composing import composed
+
+ASYNC = "trainer.v1.trainer_mode=skillcredit_colocate_async"
+STAGES = ["protocol=sequential", "projection=qp"]
+TWO_RANKS, TWO_STEPS = "trainer.n_gpus_per_node=2", "actor_rollout_ref.actor.ppo_mini_batch_size=8"
+SOLUTIONS = "projection.constraint_source=solutions"
+
+
+def found(*words: str) -> list[str]:
+    """The problems but one: that the trainer is refused until a whole run has shown that it works."""
+    run, config = RunDirectory("nowhere"), composed("experiment=quickstart", *words)
+    problems = [problem for check in (combinations, asynchronous) for problem in check.check(config, run)]
+    return [str(problem) for problem in problems if problem.what != asynchronous.UNPROVEN.why]
+
+
+def test_it_is_refused_until_it_has_been_run() -> None:
+    config = composed("experiment=quickstart", ASYNC)
+    (problem,) = asynchronous.check(config, RunDirectory("nowhere"))
+    assert "has never been run to the end" in str(problem)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        [],
+        ["credit=counterfactual", *STAGES],
+        ["credit=counterfactual", *STAGES, SOLUTIONS, TWO_RANKS, TWO_STEPS],
+        ["projection=qp", TWO_STEPS],
+        ["protocol=curriculum", "projection=qp", "penalty=l2", "penalty.strength=1"],
+    ],
+)
+def test_stages_credit_projection_and_penalties_are_accepted(words: list[str]) -> None:
+    assert found(ASYNC, *words) == []
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (["failures.share=0.25"], "drawn a batch before the answers by which failures.share decides"),
+        (["protocol=sequential", "penalty=ewc", "penalty.strength=1"], "by which penalty=ewc decides"),
+        (["credit=counterfactual", "credit.methods=[resample]"], "with other weights than they were sampled with"),
+        (
+            [
+                "credit=counterfactual",
+                "credit.mapping=values",
+                "credit.max_probability=0.9",
+                "actor_rollout_ref.rollout.calculate_log_probs=false",
+            ],
+            "probabilities by the weights that sampled",
+        ),
+        ([*STAGES, TWO_RANKS], "a failed group changes how many of a batch are memory prompts"),
+        ([*STAGES, TWO_STEPS], "a failed group changes how many of a batch are memory prompts"),
+        (["adaptation=full"], "nothing would notice an engine that answers with other weights"),
+        (["actor_rollout_ref.rollout.tensor_model_parallel_size=2"], "nothing would notice an engine"),
+        (["platform=gpu_1x8"], "nothing would notice an engine"),
+    ],
+)
+def test_what_it_cannot_serve_is_refused_with_the_reason(words: list[str], reason: str) -> None:
+    (problem,) = found(ASYNC, *words)
+    assert reason in problem
+    assert "[trainer.v1.trainer_mode] -> " in problem
+
+
+def test_the_synchronous_trainer_is_not_asked() -> None:
+    assert found("failures.share=0.25", "adaptation=full") == []
