@@ -1,5 +1,7 @@
 """verl's replay buffer for planned prompts: batches in the order of the plan, whatever finishes first."""
 
+from typing import Any
+
 from verl.trainer.ppo.v1.replay_buffer import ReplayBufferAsync
 
 VALIDATION = "val"
@@ -24,6 +26,6 @@ class InOrderReplayBuffer(ReplayBufferAsync):
 
     def _select_prompt_uids(
         self, partition_id: str, sampleable_keys: set[str], batch_size: int
-    ) -> tuple[list[str], dict[str, dict], dict[str, int]]:
-        _, *snapshots = super()._select_prompt_uids(partition_id, sampleable_keys, batch_size)
-        return sorted(sampleable_keys)[:batch_size], *snapshots
+    ) -> tuple[list[str], dict[str, dict[str, Any]], dict[str, int]]:
+        _, samples, steps = super()._select_prompt_uids(partition_id, sampleable_keys, batch_size)
+        return sorted(sampleable_keys)[:batch_size], samples, steps

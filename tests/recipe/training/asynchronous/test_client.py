@@ -1,9 +1,9 @@
 """An answer that an update interrupts is continued with other random draws than it began with."""
 
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from omegaconf import OmegaConf
 from verl.workers.rollout import llm_server
 from verl.workers.rollout.replica import TokenOutput
 
@@ -25,7 +25,7 @@ async def test_each_part_of_an_interrupted_answer_has_its_own_seed(monkeypatch: 
     monkeypatch.setattr(llm_server.LLMServerClient, "generate", send)
     monkeypatch.setattr(llm_server.asyncio, "sleep", at_once)
     given = {"seed": 11, "max_tokens": 50}
-    client = ContinuingClient(config=SimpleNamespace())
+    client = ContinuingClient(OmegaConf.create())
     output = await client.generate("r", prompt_ids=[1, 2, 3], sampling_params=given)
     assert output.token_ids == [7, 8] * 3
     assert [tokens for tokens, _ in asked] == [3, 5, 7]

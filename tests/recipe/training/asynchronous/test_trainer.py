@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from omegaconf import OmegaConf
 from transfer_queue import KVBatchMeta
 from verl.trainer.ppo.v1.trainer_base import PPOTrainer
 from verl.trainer.ppo.v1.trainer_colocate_async import PPOTrainerColocateAsync
@@ -15,6 +16,7 @@ from recipe.training.asynchronous import trainer as module
 from recipe.training.asynchronous.prompts import DRAWN, DrawnPrompt, PromptStream
 from recipe.training.asynchronous.trainer import SkillCreditColocateTrainer
 from recipe.training.hooks import step
+from recipe.training.retries import prompt_batch
 from recipe.training.schedule import StepPrompts
 
 STAGES = [0, 0, 1]
@@ -42,13 +44,22 @@ def test_prompts_come_one_by_one_with_their_place_and_a_number_for_their_seed():
     assert [made._times_before(batch) for batch in batches] == [[0], [1], [2]]
 
 
+def test_verl_joins_prompts_to_a_batch_that_keeps_their_places():
+    made = trainer(lambda step: StepPrompts([step, 7], [False, True]))
+    made.config = OmegaConf.create({"data": {"train_batch_size": 3, "gen_batch_size": 1}})
+    batch = made._next_train_batch()
+    assert batch["dummy_tensor"].flatten().tolist() == [1, 7, 2]
+    assert list(batch[DRAWN]) == [asdict(DrawnPrompt(0, 1)), asdict(DrawnPrompt(1, 1, True)), asdict(DrawnPrompt(2, 2))]
+    assert list(batch["uid"]) == sorted(batch["uid"])
+
+
 def test_without_a_plan_verls_rows_are_numbered(monkeypatch: pytest.MonkeyPatch):
     made = trainer()
     made.schedule = None
     made.settings = SimpleNamespace(failures=SimpleNamespace(share=0.0))  # type: ignore[assignment]
     rows = iter("ab")
     monkeypatch.setattr(
-        PPOTrainer, "_fetch_one_gen_batch", lambda self: step.prompt_batch([{"extra_info": {"id": next(rows)}}], [0])
+        PPOTrainer, "_fetch_one_gen_batch", lambda self: prompt_batch([{"extra_info": {"id": next(rows)}}], [0])
     )
     batches = [made._fetch_one_gen_batch() for _ in range(2)]
     assert [next(iter(batch["extra_info"]))["id"] for batch in batches] == ["a", "b"]
@@ -88,7 +99,7 @@ def test_order_memory_and_stage_are_read_from_the_samples(monkeypatch: pytest.Mo
 def test_no_prompts_are_drawn_that_no_step_is_left_for(monkeypatch: pytest.MonkeyPatch, under_way: int, submits: bool):
     made, submitted = trainer(), []
     made.total_training_steps = 3  # steps 2 and 3 are left
-    made.config = SimpleNamespace(data=SimpleNamespace(train_batch_size=4))
+    made.config = OmegaConf.create({"data": {"train_batch_size": 4}})
     monkeypatch.setattr(module, "_count_tq_prompt_groups", lambda: under_way)
     monkeypatch.setattr(PPOTrainer, "_add_batch_to_generate", lambda self: submitted.append(True))
     assert made.prepare_step() == {}
@@ -101,8 +112,8 @@ def test_a_restart_draws_what_comes_next(monkeypatch: pytest.MonkeyPatch, tmp_pa
 
     first, second = trainer(at), trainer(at)
     for made in (first, second):
-        made.config = SimpleNamespace(
-            trainer=SimpleNamespace(default_local_dir=str(tmp_path), resume_mode="auto", resume_from_path=None)
+        made.config = OmegaConf.create(
+            {"trainer": {"default_local_dir": str(tmp_path), "resume_mode": "auto", "resume_from_path": None}}
         )
     monkeypatch.setattr(step.SkillCreditHooks, "_save_checkpoint", lambda self: None)
     monkeypatch.setattr(step.SkillCreditHooks, "_load_checkpoint", lambda self: None)
