@@ -40,16 +40,7 @@ def _compares_no_weights(config: DictConfig) -> bool:
     return not (trains_adapter and digests_adapter(config.actor_rollout_ref.rollout))
 
 
-# Until a run of the whole stack has shown that it works.
-UNPROVEN = RefusedOption(
-    MODE,
-    lambda config: True,
-    "the asynchronous trainer has never been run to the end of a training",
-    SYNCHRONOUS,
-)
-
 REFUSALS = (
-    UNPROVEN,
     RefusedOption(
         MODE,
         lambda config: True,
