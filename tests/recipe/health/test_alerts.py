@@ -58,6 +58,14 @@ def test_each_kind_of_finding_is_one_alert_in_the_offline_file(run: RunDirectory
     assert {one.level for one in alerts} == {"WARN"}
 
 
+def test_j_near_its_line_alerts_before_it_crosses_and_crossing_alerts_again(run: RunDirectory) -> None:
+    levels = {1: 0.99, 2: 0.95, 3: 0.92, 4: 0.91, 5: 0.89}
+    constant = {"actor/projection/anchor/sql": 1.0, "actor/projection/line/sql": 0.9}
+    rows = {step: constant | {"actor/projection/verified_level/sql": level} for step, level in levels.items()}
+    train(run, rows, OmegaConf.create({"trainer": {"logger": ["console"]}}))
+    assert recorded(run) == [(3, "near line"), (5, "line")]
+
+
 def test_a_healthy_run_alerts_nobody(run: RunDirectory) -> None:
     train(run, {step: {"actor/entropy": 1.0, "reward/masked_share": 0.0, "reward/acc": 0.0} for step in range(1, 9)})
     assert run.events() == []
