@@ -41,14 +41,14 @@ class RunProcesses:
 
     def _is_marked(self, process: psutil.Process) -> bool:
         with contextlib.suppress(psutil.Error):
-            return process.environ().get(MARK) == self._name
+            return bool(process.environ().get(MARK) == self._name)
         return False
 
 
 def lives(process: psutil.Process) -> bool:
     """Whether this very process lives; one that waits for its parent to read its status does not."""
     with contextlib.suppress(psutil.Error):
-        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+        return bool(process.is_running() and process.status() != psutil.STATUS_ZOMBIE)
     return False
 
 
@@ -83,7 +83,7 @@ def left_running(run: RunProcesses, seconds: float = SECONDS) -> list[str]:
 
 def _name(process: psutil.Process) -> str:
     with contextlib.suppress(psutil.Error):
-        return process.name()
+        return str(process.name())
     return "a process"
 
 
