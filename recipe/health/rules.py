@@ -197,9 +197,10 @@ def _validation(run: Record) -> str | None:
 
 
 def _credit(run: Record) -> str | None:
-    failed = sum(float(event["samples"]) for event in run.events if event["event"] == "credit_failed")
+    failed = [event.get("samples") for event in run.events if event["event"] == "credit_failed"]
     if failed:
-        return f"credit of {failed:.0f} samples failed: events.jsonl has the reasons"
+        count = sum(number for number in failed if isinstance(number, int | float))
+        return f"credit of {count:.0f} samples failed: events.jsonl has the reasons"
     rate = run.last("credit/fallback_rate")
     if rate is None or rate <= 0.5:
         return None

@@ -137,6 +137,16 @@ def test_failed_credit_is_told_even_if_few_fall_back():
     assert "credit of 3 samples failed" in found.seen
 
 
+def test_failed_credit_without_a_count_is_still_a_finding():
+    [found] = findings(_record([{}], events=[END[0], {"event": "credit_failed", "time": NOW}, END[1]]))
+    assert (found.rule.name, found.seen[:19]) == ("credit", "credit of 0 samples")
+
+
+def test_a_run_without_updates_is_not_called_healthy():
+    assert report_text(Path("r"), [], 0) == "r (0 updates): no finding, but no update to judge either"
+    assert report_text(Path("r"), [], 1) == "r (1 updates): healthy"
+
+
 def test_every_rule_has_a_case():
     assert {rule.name for rule in RULES} == {case[0] for case in CASES} | {"ended"}
 
