@@ -16,7 +16,7 @@ import psutil
 import pytest
 
 from benchmarks.chaos import __main__ as chaos
-from benchmarks.chaos.__main__ import SAVED_EVERY, SETTINGS, VICTIMS, Stage, line_of
+from benchmarks.chaos.__main__ import SAVED_EVERY, SETTINGS, VICTIMS, TrialFolder, line_of
 from benchmarks.chaos.checks import CAUSES, EQUAL, VALIDATED, Attempt, Kill, Trial, differences, more_than, wrong
 from benchmarks.chaos.processes import MARK, RunProcesses, Scratch, kill, left_running
 
@@ -141,16 +141,16 @@ def test_temporary_files_are_compared_by_kind():
 
 
 def test_a_trial_is_read_back_and_only_for_the_arguments_that_it_had(tmp_path: Path):
-    stage = Stage(tmp_path, ["data.seed=1"], "c0ffee")
-    stage.keep(RIGHT)
+    trials = TrialFolder(tmp_path, ["data.seed=1"], "c0ffee")
+    trials.keep(RIGHT)
     assert Trial.of(json.loads(json.dumps(asdict(RIGHT)))) == RIGHT
-    again = Stage(tmp_path, ["data.seed=1"], "c0ffee")
+    again = TrialFolder(tmp_path, ["data.seed=1"], "c0ffee")
     assert again.kept(RIGHT.seed, RIGHT.number, RIGHT.victim) == RIGHT
     others = [again.kept(1, 2, "actor"), again.kept(0, 3, "actor"), again.kept(0, 2, "engine")]
     for overrides, commit in ((["data.seed=2"], "c0ffee"), ([], "c0ffee"), (["data.seed=1"], "c0ffee0")):
-        others.append(Stage(tmp_path, overrides, commit).kept(0, 2, "actor"))
+        others.append(TrialFolder(tmp_path, overrides, commit).kept(0, 2, "actor"))
     assert others == [None] * 6
-    assert json.loads((stage.folder / "arguments.json").read_text())["arguments"] == [*SETTINGS, "data.seed=1"]
+    assert json.loads((trials.path / "arguments.json").read_text())["arguments"] == [*SETTINGS, "data.seed=1"]
 
 
 # A program that starts another without its environment, and ends.

@@ -62,16 +62,18 @@ def main() -> int:
     parser.add_argument("--out", type=Path, default=ROOT / "outputs" / "chaos")
     parser.add_argument("overrides", nargs="*", help="more overrides of recipe.train, for every run")
     options = parser.parse_args()
-    stage = Stage(options.out.absolute(), tuple(options.overrides), source_commit())
-    alone = stage.undisturbed()
+    folder = TrialFolder(options.out.absolute(), tuple(options.overrides), source_commit())
+    alone = folder.undisturbed()
     trials = []
     for number in range(options.runs):
         victim = options.victims[number % len(options.victims)]
-        trials.append(stage.kept(options.seed, number, victim) or stage.disturbed(options.seed, number, victim, alone))
+        trials.append(
+            folder.kept(options.seed, number, victim) or folder.disturbed(options.seed, number, victim, alone)
+        )
         print(line_of(trials[-1]), flush=True)
     bad = sum(bool(wrong(one, SAVED_EVERY)) for one in trials)
     went_on = sum(one.went_on for one in trials)
-    print(f"{len(trials) - bad} of {len(trials)} runs right; {went_on} went on without a second start ({stage.folder})")
+    print(f"{len(trials) - bad} of {len(trials)} runs right; {went_on} went on without a second start ({folder.path})")
     return int(bad > 0)
 
 
@@ -93,16 +95,16 @@ class Alone:
     usual: list[str]
 
 
-class Stage:
+class TrialFolder:
     """The runs of one benchmark, in a folder named for what determines their numbers: overrides and commit."""
 
     def __init__(self, out: Path, overrides: Sequence[str], commit: str):
         self.arguments = [*SETTINGS, *overrides]
         digest = hashlib.sha256("\0".join([*self.arguments, commit]).encode()).hexdigest()[:8]
-        self.folder = out / digest
-        self.folder.mkdir(parents=True, exist_ok=True)
-        (self.folder / "arguments.json").write_text(json.dumps({"commit": commit, "arguments": self.arguments}))
-        self._outcomes = self.folder / "outcomes.jsonl"
+        self.path = out / digest
+        self.path.mkdir(parents=True, exist_ok=True)
+        (self.path / "arguments.json").write_text(json.dumps({"commit": commit, "arguments": self.arguments}))
+        self._outcomes = self.path / "outcomes.jsonl"
 
     def kept(self, seed: int, number: int, victim: str) -> Trial | None:
         """The trial of this draw from an earlier, interrupted benchmark."""
@@ -116,7 +118,7 @@ class Stage:
 
     def undisturbed(self) -> Alone:
         """The run that nothing disturbs, trained unless its record exists; ends the benchmark if it is not right."""
-        record = self.folder / f"{ALONE}.json"
+        record = self.path / f"{ALONE}.json"
         if not record.exists():
             run = self._new_run(ALONE)
             with Scratch() as scratch:
@@ -146,23 +148,27 @@ class Stage:
 
     def _new_run(self, name: str) -> RunDirectory:
         """The directory of a run; what an interrupted benchmark left there is removed."""
-        shutil.rmtree(self.folder / name, ignore_errors=True)
-        return RunDirectory(self.folder / name)
+        shutil.rmtree(self.path / name, ignore_errors=True)
+        return RunDirectory(self.path / name)
 
 
 class Start:
     """One start of a run's command, with a folder for its temporary files and a file for all that it prints."""
 
-    def __init__(self, stage: Stage, run: RunDirectory, scratch: Scratch, number: int):
+    def __init__(self, folder: TrialFolder, run: RunDirectory, scratch: Scratch, number: int):
         self._run, self._scratch = run, scratch
         self._events, self._told = len(run.events()), 0
-        self._output = stage.folder / f"{run.path.name}.{number}.log"
-        where = [f"run.root={stage.folder.parent}", f"run.experiment={stage.folder.name}", f"run.name={run.path.name}"]
+        self._output = folder.path / f"{run.path.name}.{number}.log"
+        where = [
+            f"run.root={folder.path.parent}",
+            f"run.experiment={folder.path.name}",
+            f"run.name={run.path.name}",
+        ]
         environment = {key: value for key, value in os.environ.items() if not key.startswith("RAY_")}
         environment |= {MARK: run.path.name, "TMPDIR": str(scratch.path)}
         with open(self._output, "w") as output:
             self._process = subprocess.Popen(
-                [*COMMAND, *stage.arguments, *where],
+                [*COMMAND, *folder.arguments, *where],
                 cwd=ROOT, env=environment, stdout=output, stderr=output, text=True,
             )  # fmt: skip
         self._processes = RunProcesses(run.path.name, self._process.pid)
