@@ -15,7 +15,7 @@ from recipe.dashboard import __main__ as dashboard
 from recipe.pages.dashboards import SAMPLES, Plot, guide, metric_order, sections
 from recipe.pages.panels import panels
 from recipe.records.run_directory import RunDirectory
-from tests.e2e.wandb_file import history
+from tests.e2e.wandb_file import history, wait_for_exit
 from tests.recipe.pages.conftest import make_run
 
 GOLDEN = Path(__file__).parent / "dashboard.json"
@@ -131,6 +131,7 @@ def test_samples_of_validations_are_a_table_in_the_offline_file_under_the_panel_
         for step in (1, 2):
             logger.log(["wandb"], [(f"prompt {step}", "answer", 1.0)], step)
     (file,) = tmp_path.glob("wandb/offline-run-*/*.wandb")
+    wait_for_exit(file)
     logged = [row for row in history(file) if any(key.startswith(SAMPLES) for key in row)]
     assert [row["_step"] for row in logged] == [1, 2]
     tables = [json.loads(path.read_text()) for path in tmp_path.glob("wandb/offline-run-*/files/media/**/*.table.json")]

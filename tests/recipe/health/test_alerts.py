@@ -10,7 +10,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from recipe.health.alerts import Alerts
 from recipe.records.run_directory import RunDirectory
-from tests.e2e.wandb_file import parsed
+from tests.e2e.wandb_file import parsed, wait_for_exit
 
 CONFIG: DictConfig = OmegaConf.create({"trainer": {"logger": ["console", "wandb"]}})
 LINE = {"actor/projection/verified_level/sql": 0.2, "actor/projection/line/sql": 0.3}
@@ -50,6 +50,7 @@ def test_each_kind_of_finding_is_one_alert_in_the_offline_file(run: RunDirectory
     assert recorded(run) == [(3, "masked"), (10, "entropy"), (11, "line")]
     wandb.finish()
     (file,) = offline.glob("wandb/offline-run-*/*.wandb")
+    wait_for_exit(file)
     alerts = list(parsed(file, "alert"))
     assert [one.title for one in alerts] == ["health: masked", "health: entropy", "health: line"]
     assert alerts[0].text.startswith("samples without a verdict in 1 steps, most in step 3: 25.0%. Healthy: ")
