@@ -68,4 +68,4 @@ def test_a_study_keeps_its_runs_in_less_than_a_megabyte_and_the_tree_is_under_fi
     if listed.returncode:
         pytest.skip("not a git checkout")
     files = [ROOT / name for name in listed.stdout.split("\0") if name]
-    assert sum(path.stat().st_size for path in files if path.is_file()) < 5 * 2**20  # MiB: nine tenths are code and tests
+    assert sum(path.stat().st_size for path in files if path.is_file()) < 5 * 2**20  # nine tenths are code
