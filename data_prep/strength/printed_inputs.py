@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from data_prep.strength.printed_shape import INTEGER, counts_rows, rows_of, shape_of
 
-_TRIES = 60
+_TRIES = 400  # in a row without a new input
 _LONGEST = 2_000
 _PIECES = re.compile(r"(\s+)")
 
@@ -25,14 +25,14 @@ def new_inputs(inputs: Sequence[str], rng: random.Random, count: int) -> list[st
     lines_of, fits = [text.split("\n") for text in inputs], shape_of(inputs)
     places = _Places(lines_of)
     seen, found = set(inputs), list[str]()
-    for _ in range(_TRIES * count):
+    tries = 0
+    while len(found) < count and tries < _TRIES:
+        tries += 1
         text = "\n".join(_changed(rng.choice(lines_of), places, rng))
-        if text not in seen:
-            seen.add(text)
-            if fits(text):
-                found.append(text)
-                if len(found) == count:
-                    break
+        if text not in seen and fits(text):
+            found.append(text)
+            tries = 0
+        seen.add(text)
     return found
 
 
