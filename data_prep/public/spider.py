@@ -2,8 +2,8 @@
 
 Questions come from the hub, or from `--from-file train=train_spider.json validation=dev.json`; databases are the local
 files ID/*.sqlite, of which ID.sqlite and others, at most `--per-question`, are the hidden ones of a question. Expected
-rows are those of the published query, run in the sandbox; a question without any is refused. The questions on a twentieth of train's databases are dev;
-`validation` is for testing.
+rows are those of the published query, run in the sandbox; questions without any are refused. The questions on a
+twentieth of train's databases are dev; `validation` is for testing.
 """
 
 import asyncio
