@@ -127,7 +127,7 @@ def test_programs_that_print_are_measured_too():
         for shown in (cases[:1], cases)
     ]
     weak, strong = found
-    assert weak.survived >= 2
+    assert weak.survived >= 1
     assert set(weak.added[0]) == {"stdin", "expected"}
     assert strong.share is not None
     assert weak.share is not None
