@@ -136,16 +136,9 @@ def test_programs_that_print_are_measured_too():
 
 # The answer is 1 for each of SORTED.
 SEARCH = """
+import bisect
 n, k = map(int, input().split())
-a = list(map(int, input().split()))
-low, high = 0, n
-while low < high:
-    middle = (low + high) // 2
-    if a[middle] < k:
-        low = middle + 1
-    else:
-        high = middle
-print(low)
+print(bisect.bisect_left(list(map(int, input().split())), k))
 """
 COUNT = "n, k = map(int, input().split())\nprint(sum(int(x) < k for x in input().split()))"
 SORTED = [
