@@ -13,14 +13,14 @@ from typing import Any
 
 from data_prep.strength.properties import common_properties, has, numbers
 
-Row = list[int | float | str]
+WordRow = list[int | float | str]
 _HEADS, _FEW = 4, 4
 INTEGER = re.compile(r"-?(0|[1-9]\d{0,17})")
 _DECIMAL = re.compile(r"-?\d{1,18}\.\d{1,18}")
 _OPENING = {")": "(", "]": "[", "}": "{", ">": "<"}
 
 
-def rows_of(text: str) -> list[Row]:
+def rows_of(text: str) -> list[WordRow]:
     """The words of every line that has some, numbers as such."""
     return [[_value(word) for word in line.split()] for line in text.split("\n") if line.strip()]
 
@@ -56,7 +56,7 @@ def shape_of(inputs: Sequence[str]) -> Callable[[str], bool]:
     return fits
 
 
-def _parts(rows: Sequence[Row], *, widths: Sequence[int], columns: int) -> list[Any]:
+def _parts(rows: Sequence[WordRow], *, widths: Sequence[int], columns: int) -> list[Any]:
     """The parts of an input: equally many for all inputs of a problem.
 
     widths: numbers of words of the first rows, 0 where they differ. columns: the same of all other rows.
@@ -70,13 +70,13 @@ def _parts(rows: Sequence[Row], *, widths: Sequence[int], columns: int) -> list[
     return found + [[row[column] for row in after] for column in range(columns)]
 
 
-def _single_words(read: Sequence[Sequence[Row]]) -> set[str]:
+def _single_words(read: Sequence[Sequence[WordRow]]) -> set[str]:
     """The letters that occur exactly once in the words of each input, such as the start in a maze."""
     counts = [Counter("".join(word for row in rows for word in row if isinstance(word, str))) for rows in read]
     return set.intersection(*({letter for letter, times in one.items() if times == 1} for one in counts))
 
 
-def counts_rows(read: Sequence[Sequence[Row]]) -> bool:
+def counts_rows(read: Sequence[Sequence[WordRow]]) -> bool:
     """Whether the number of rows is explained: the same in three or more inputs, or given by a number in a first row.
 
     If not, blocks of rows may begin anywhere, with sizes that the rows themselves cannot show.
