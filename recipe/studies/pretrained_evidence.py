@@ -112,7 +112,7 @@ def evidence_pretrained(steps: Steps, stage: str = "", *overrides: str) -> None:
     folder = f"evidence_pretrained.{FOLDERS.get(stage, stage)}"
     out = f"outputs/{folder}"
     start = _start(steps)
-    make_english(steps, chosen.data, "--skills", *chosen.skills)
+    make_english(steps, chosen.data, *chosen.skills)
     steps.take_kept(out)
     rows = {split: f"{chosen.data}/{split}.parquet" for split in ("train", "val")}
     settings = {"train": f"{' '.join(overrides)} {steps.options.train}"}

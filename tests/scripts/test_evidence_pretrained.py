@@ -3,10 +3,13 @@
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from data_prep.english.suite import parse_levels
 from recipe.studies.pretrained_evidence import STAGES, TUNED
 from tests.composing import composed
 from tests.scripts.test_papers import ARM, SEED, dry
-from tests.studying import ROOT, of_module, study
+from tests.studying import ROOT, of_module, search, study
 
 START = "outputs/pretrained/start/model"
 
@@ -34,6 +37,21 @@ def test_the_start_is_made_before_the_rows_and_the_rows_before_the_runs():
     places = [next(place for place, one in enumerate(commands) if one.startswith(word)) for word in order]
     assert places == sorted(places)
     assert f"claim outputs/evidence_pretrained.credit --model start={START}" in " ".join(commands)
+
+
+@pytest.mark.parametrize(
+    ("stage", "levels"),
+    [
+        ("rates", {"write": (1,), "word": (1,)}),
+        ("credit", {"write": (1,), "word": (1,)}),
+        ("tune", {"write": (1,), "repair": (1,), "sql": (1, 2)}),
+        ("safe", {"write": (1,), "repair": (1,), "sql": (1, 2)}),
+    ],
+)
+def test_the_rows_of_a_stage_have_levels_of_its_skills_alone(stage: str, levels: dict[str, tuple[int, ...]]):
+    command = of_module(dry("evidence_pretrained", stage), "data_prep.english")[-1]
+    skills = search(r"--skills ((?:\w+ ?)+)", command)[1].split()
+    assert parse_levels(search(r"--levels (.*?) --", command)[1].split(), skills) == levels
 
 
 def test_both_orders_of_a_seed_form_a_block_and_both_joins_the_folder_of_safe():
