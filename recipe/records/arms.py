@@ -18,7 +18,7 @@ from recipe.records.tables import markdown_table
 from recipe.records.versions import starting_weights
 
 SHOWN = 4
-"""Names of runs in a cell; of more, the number of the others."""
+"""Names of runs in a cell; of more, the number of the rest."""
 
 
 def finished_runs(source: Path) -> list[RunDirectory]:
@@ -33,7 +33,9 @@ def finished_runs(source: Path) -> list[RunDirectory]:
 
 
 def _directories(source: Path) -> list[RunDirectory]:
-    return [RunDirectory(path.parent) for path in sorted(source.glob("*/events.jsonl"))]
+    """Run directories by name, also of runs that died before their first event."""
+    folders = {path.parent for file in ("config.yaml", "events.jsonl") for path in source.glob(f"*/{file}")}
+    return [RunDirectory(folder) for folder in sorted(folders)]
 
 
 def summary_folder(source: Path) -> Path:
@@ -138,7 +140,7 @@ def _unlike(kind: str, found: dict[str, list[str]]) -> list[tuple[str, str, str]
 
 
 def _names(names: Sequence[str]) -> str:
-    more = f" and {len(names) - SHOWN} others" if len(names) > SHOWN else ""
+    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
     return ", ".join(names[:SHOWN]) + more
 
 
