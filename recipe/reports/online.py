@@ -40,7 +40,9 @@ from recipe.records.run_directory import write_atomically
 from recipe.records.tables import markdown_table
 
 Accuracies = Mapping[str, Mapping[str, Sequence[float]]]  # arm -> repeat -> accuracy at each update
-Costs = Mapping[str, Mapping[str, Mapping[str, Sequence[float]]]]  # arm -> repeat -> unit -> cost of each update
+CostsOfUpdates = Mapping[
+    str, Mapping[str, Mapping[str, Sequence[float]]]
+]  # arm -> repeat -> unit -> cost of each update
 
 
 @dataclass(frozen=True)
@@ -120,7 +122,7 @@ def online_table(rows: Sequence[OnlineRow], compared: Sequence[ArmContrast], rea
     return "\n\n".join(parts)
 
 
-def cost_table(accuracies: Accuracies, costs: Costs, reach: float) -> str:
+def cost_table(accuracies: Accuracies, costs: CostsOfUpdates, reach: float) -> str:
     """What the runs of each arm spent until their samples reached an accuracy, as a Markdown table."""
     units = list(dict.fromkeys(unit for own in costs.values() for one in own.values() for unit in one))
     rows = []

@@ -157,7 +157,7 @@ def test_runs_that_died_differ_or_are_missing_stand_in_the_table(tmp_path: Path)
 
 def test_many_commits_are_one_line(tmp_path: Path):
     for number in range(7):
-        finish(tmp_path, f"grpo.s{number}", [0.1, 0.3]).log_event("start", commit=f"c{number}")
+        finish(tmp_path, f"grpo.s{number}", [0.1, 0.3]).log_event("start", commit=f"c{number}", weights="w")
     assert report.main(["online", str(tmp_path / "a")]) == 0
     table = (tmp_path / "a/summary/online.md").read_text()
     assert table.endswith("| different commit | 7 of them | named by each run's start in events.jsonl |\n")
