@@ -221,15 +221,46 @@ def test_a_kill_reports_whether_the_process_was_there():
 def test_what_is_new_in_the_scratch_folder_and_in_shared_places_is_left(tmp_path: Path):
     (tmp_path / "before").touch()
     with Scratch([f"{tmp_path}/*"]) as scratch:
-        assert (scratch.names(), scratch.elsewhere()) == ([], [])
+        assert (scratch.names(), scratch.elsewhere([])) == ([], [])
         (scratch.path / "case").mkdir()
         (tmp_path / "psm_1").touch()
-        assert (scratch.names(), scratch.elsewhere()) == (["case"], [f"{tmp_path}/psm_1"])
+        assert (scratch.names(), scratch.elsewhere([])) == (["case"], [f"{tmp_path}/psm_1"])
         (tmp_path / "psm_2").write_bytes(b"x")
         with open(tmp_path / "psm_2", "r+b") as file, mmap.mmap(file.fileno(), 1):
-            assert scratch.elsewhere() == [f"{tmp_path}/psm_1"]  # a living process uses the other
+            assert scratch.elsewhere([]) == [f"{tmp_path}/psm_1"]  # a living process uses the other
         assert len(str(scratch.path)) < 25
     assert not scratch.path.exists()
+
+
+SHARES = """
+import mmap, sys, time
+with open(sys.argv[1], "w+b") as file:
+    file.write(b"x" * 4096)
+    file.flush()
+    with mmap.mmap(file.fileno(), 4096):
+        print("mapped", flush=True)
+        time.sleep(60)
+"""
+
+
+def test_shared_memory_is_that_of_the_program_which_mapped_it():
+    name = f"/dev/shm/chaos_test_{os.getpid()}"
+    others = Path(f"{name}_of_another")
+    try:
+        with Scratch() as scratch:
+            others.touch()
+            with subprocess.Popen([sys.executable, "-c", SHARES, name], stdout=subprocess.PIPE, text=True) as process:
+                assert process.stdout is not None
+                assert process.stdout.readline() == "mapped\n"
+                run = RunProcesses("not marked", process.pid)
+                run.alive()
+                assert name in run.mapped
+                assert scratch.elsewhere(run.mapped) == []  # it lives
+                process.kill()
+            assert scratch.elsewhere(run.mapped) == [name]
+    finally:
+        others.unlink()
+        Path(name).unlink(missing_ok=True)
 
 
 # What a run does, in seconds: steps with metrics, checkpoints, a sandbox without which it fails. `forgetful`: it begins

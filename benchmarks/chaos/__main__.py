@@ -204,7 +204,7 @@ class Start:
         ready = next((int(event["step"]) for event in events if event["event"] == "ready"), None)
         return Attempt(
             status, message, ready, self._newest_step(), self._run.last_checkpoint or 0,
-            (*left, *unusual, *self._scratch.elsewhere()),
+            (*left, *unusual, *self._scratch.elsewhere(self._processes.mapped)),
         )  # fmt: skip
 
     def _newest_step(self) -> int:

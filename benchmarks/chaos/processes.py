@@ -2,10 +2,11 @@
 
 import contextlib
 import glob
+import re
 import shutil
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
 import psutil
@@ -16,24 +17,31 @@ LATE = ("ray::DashboardAgent", "ray::RuntimeEnvAgent")
 """Agents of Ray that notice the end of a killed run only after minutes: ended without being counted as left."""
 SECONDS = 60.0
 """In which all others must have ended."""
+_SHARED_MEMORY = re.compile(r"/dev/shm/\S+")
 
 
 class RunProcesses:
     """The processes of a run: those with its name in their environment, and whatever its command has started.
 
-    The second also finds programs whose environment was emptied. command: process id of the start.
+    The second also finds programs whose environment was emptied. command: process id of the start. mapped: files in
+    shared memory that they had mapped when looked at.
     """
 
     def __init__(self, name: str, command: int):
         self._name, self._command = name, psutil.Process(command)
         self._seen: set[psutil.Process] = {self._command}
+        self.mapped: set[str] = set()
 
     def alive(self) -> list[psutil.Process]:
         """Those that live now, with all that were seen before; the oldest first."""
         with contextlib.suppress(psutil.NoSuchProcess):
             self._seen.update(self._command.children(recursive=True))
         self._seen.update(one for one in psutil.process_iter() if self._is_marked(one))
-        return sorted(filter(lives, self._seen), key=lambda one: (one.create_time(), one.pid))
+        living = sorted(filter(lives, self._seen), key=lambda one: (one.create_time(), one.pid))
+        for one in living:
+            with contextlib.suppress(OSError):
+                self.mapped.update(_SHARED_MEMORY.findall(Path(f"/proc/{one.pid}/maps").read_text(errors="replace")))
+        return living
 
     def named(self, part: str) -> list[psutil.Process]:
         """Living ones whose name starts with, or whose command line has, this part."""
@@ -122,9 +130,13 @@ class Scratch:
         """What is in the folder."""
         return sorted(one.name for one in self.path.iterdir())
 
-    def elsewhere(self) -> list[str]:
-        """Paths that are new in the shared places (shared memory, verl's sockets) and that no living process maps."""
-        new = self._now() - self._before
+    def elsewhere(self, mapped: Collection[str]) -> list[str]:
+        """The run's paths that are new in the shared places and that no living process maps.
+
+        mapped: shared memory of the run's processes; other programs leave theirs beside it. Sockets for weights are the
+        run's: no two runs have a Ray of their own on one machine.
+        """
+        new = {path for path in self._now() - self._before if path in mapped or not path.startswith("/dev/shm/")}
         maps = list(_maps()) if new else []
         return sorted(path for path in new if not any(path in one for one in maps))
 
