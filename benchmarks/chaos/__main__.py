@@ -164,7 +164,9 @@ class Start:
             f"run.experiment={folder.path.name}",
             f"run.name={run.path.name}",
         ]
-        environment = {key: value for key, value in os.environ.items() if not key.startswith("RAY_")}
+        # Of no cluster; the niceness of workers stays, without which they starve beside other tests.
+        kept = (key for key in os.environ if not key.startswith("RAY_") or key == "RAY_worker_niceness")
+        environment = {key: os.environ[key] for key in kept}
         environment |= {MARK: run.path.name, "TMPDIR": str(scratch.path)}
         with open(self._output, "w") as output:
             self._process = subprocess.Popen(
