@@ -318,6 +318,16 @@ def test_a_run_that_resumes_is_right_and_is_not_repeated(tmp_path: Path, monkeyp
     assert capsys.readouterr().out == "\n".join(first.splitlines()[1:]) + "\n"
 
 
+def test_a_run_on_a_faster_machine_than_the_undisturbed_one_is_killed_before_its_end(tmp_path, monkeypatch, capsys):
+    assert benchmark(tmp_path, monkeypatch) == 0
+    (record,) = tmp_path.glob("*/alone.json")
+    alone = json.loads(record.read_text())
+    assert len(alone["seconds"]) == 6
+    record.write_text(json.dumps(alone | {"seconds": [1000.0] * 6}))
+    assert benchmark(tmp_path, monkeypatch, "--seed", "1") == 0
+    assert "1 of 1 runs right" in capsys.readouterr().out
+
+
 def test_a_run_that_misbehaves_ends_the_benchmark_with_status_1(tmp_path: Path, monkeypatch, capsys):
     assert benchmark(tmp_path, monkeypatch, "forgetful", "silent", "untidy") == 1
     (line,) = (one for one in capsys.readouterr().out.splitlines() if "ended with 1, then 0" in one)

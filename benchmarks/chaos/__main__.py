@@ -1,4 +1,4 @@
-"""Kill a process of a run with SIGKILL at a random time, start the run again, and compare it with one left alone.
+"""Kill a process of a run with SIGKILL in a random step, start the run again, and compare it with one left alone.
 
     python -m benchmarks.chaos --runs 30
 
@@ -15,6 +15,7 @@ outcomes.jsonl in a folder named for commit and arguments: a benchmark that was 
 import argparse
 import hashlib
 import json
+import math
 import os
 import random
 import shutil
@@ -23,6 +24,7 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from itertools import pairwise
 from pathlib import Path
 
 import psutil
@@ -88,10 +90,11 @@ def line_of(trial: Trial) -> str:
 
 @dataclass(frozen=True)
 class Alone:
-    """What others are compared with: rows of metrics, seconds from start to end, usual temporary files."""
+    """What others are compared with: rows of metrics, seconds of each step from the start or the step before, and usual
+    temporary files."""
 
     rows: list[dict[str, float]]
-    seconds: float
+    seconds: list[float]
     usual: list[str]
 
 
@@ -126,9 +129,10 @@ class TrialFolder:
                 usual = scratch.names()
             if attempt.status != 0 or attempt.left or not run.finished:
                 sys.exit(f"the undisturbed run ended with {attempt.status}, left {attempt.left}:\n{attempt.message}")
-            times = [event["time"] for event in run.events()]
-            record.write_text(json.dumps(asdict(Alone(run.metrics(), max(times) - min(times), usual))))
-            print(f"undisturbed: {max(times) - min(times):.0f} s; usual temporary files: {', '.join(usual) or 'none'}")
+            times = [run.events()[0]["time"], *(row["time"] for row in run.metrics() if row["step"])]
+            alone = Alone(run.metrics(), [later - time for time, later in pairwise(times)], usual)
+            record.write_text(json.dumps(asdict(alone)))
+            print(f"undisturbed: {sum(alone.seconds):.0f} s; usual temporary files: {', '.join(usual) or 'none'}")
         return Alone(**json.loads(record.read_text()))
 
     def disturbed(self, seed: int, number: int, victim: str, alone: Alone) -> Trial:
@@ -136,7 +140,8 @@ class TrialFolder:
         run = self._new_run(f"s{seed}.r{number}.{victim.replace(' ', '_')}")
         with Scratch() as scratch:
             start = Start(self, run, scratch, 1)
-            killed = start.kill_one(victim, random.Random(f"{seed}.{number}").uniform(0, alone.seconds))
+            share, step = math.modf(random.Random(f"{seed}.{number}").uniform(0, STEPS - 1))
+            killed = start.kill_one(victim, int(step), share * alone.seconds[int(step)])
             attempts = [start.ended(alone.usual)]
         if attempts[0].status != 0:
             with Scratch() as scratch:
@@ -175,17 +180,24 @@ class Start:
             )  # fmt: skip
         self._processes = RunProcesses(run.path.name, self._process.pid)
 
-    def kill_one(self, victim: str, after: float) -> Kill | None:
-        """Kill the oldest process of this kind after so many seconds, or when it appears; None if it never did."""
-        time.sleep(after)
-        while (found := self._victims(victim)) == [] and self._process.poll() is None:
+    def kill_one(self, victim: str, step: int, after: float) -> Kill | None:
+        """Kill the oldest process of this kind so many seconds after this step (0: the start), or when it appears, and
+        at the latest after the next step: a machine may be faster than it was. None if there was none.
+        """
+        begun = math.inf
+        found: list[psutil.Process] = []
+        while not found and self._process.poll() is None:
             time.sleep(0.2)
+            newest, now = self._newest_step(), time.monotonic()
+            begun = min(begun, now if newest >= step else math.inf)
+            if newest > step or now - begun >= after:
+                found = self._victims(victim)
         if not found:
             return None
         chosen, name = found[0], found[0].name()
         self._told = len(self._output.read_text(errors="replace"))
-        when, step = time.time(), self._newest_step()
-        return Kill(chosen.pid, name, when, step, kill(chosen))
+        when, recorded = time.time(), self._newest_step()
+        return Kill(chosen.pid, name, when, recorded, kill(chosen))
 
     def _victims(self, victim: str) -> list[psutil.Process]:
         found = self._processes.named(VICTIMS[victim])
