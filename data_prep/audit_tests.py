@@ -2,8 +2,9 @@
 
 Runs wrong programs (small changes of each solution) against the tests, hidden ones included, and reports the share that
 they reject, with examples of wrong programs that they accept. `--more-tests` writes copies of the files with hidden
-tests that reject those, `--leave-out` copies without the weak problems. Finished problems are kept in DIR: an
-interrupted audit resumes. docs/reference/data.md describes the measure.
+tests that reject those; a new input must fit what all inputs share, and the answers of the solutions that are at hand
+(more/solutions.jsonl beside a file) must agree. `--leave-out` writes copies without the weak problems. Finished
+problems are kept in DIR: an interrupted audit resumes. docs/reference/data.md describes the measure.
 """
 
 import argparse
@@ -11,7 +12,7 @@ import asyncio
 import hashlib
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,10 +20,10 @@ from rich.console import Console
 from rich.progress import Progress
 
 from data_prep.files import complete_file
-from data_prep.json_lines import Journal
+from data_prep.json_lines import Journal, read_lines
 from data_prep.proving import prove
 from data_prep.schema import DataFileError
-from data_prep.sources.source import judge_of, positive, share
+from data_prep.sources.source import MORE_SOLUTIONS, judge_of, positive, share
 from data_prep.strength.measuring import Measurement, measured
 from data_prep.strength.report import counts_of, report
 from data_prep.strength.strength import Strength
@@ -35,14 +36,16 @@ from rewards.verifiers.programs import program_in, sandbox_at
 
 _OUT = Path("outputs/audit_tests")
 _AT_A_TIME = 8
+_VERSION = 2  # of the measure: results of another one are not read again
 
 
 @dataclass(frozen=True)
 class TaskFile:
-    """The tasks of one file, in order."""
+    """The tasks of one file, in order, and more solutions by id, none of them proved."""
 
     path: Path
     tasks: list[Task]
+    solutions: dict[str, list[str]]
 
 
 def is_measurable(task: Task) -> bool:
@@ -54,6 +57,8 @@ def read(paths: Sequence[Path]) -> list[TaskFile]:
     """The tasks of all files. DataFileError names file, line and field of the first bad row, and repeated ids."""
     files, origins = [], dict[str, str]()
     for path in paths:
+        if path.name == "refused.jsonl":  # `*.jsonl` of a source's folder
+            continue
         tasks = []
         for number, task in checked_tasks(path):
             if isinstance(task, str):
@@ -68,21 +73,27 @@ def read(paths: Sequence[Path]) -> list[TaskFile]:
                 )
             origins[task.id] = f"{path}:{number}"
             tasks.append(task)
-        files.append(TaskFile(path, tasks))
+        files.append(TaskFile(path, tasks, _more_solutions(path.parent / MORE_SOLUTIONS)))
     if not any(is_measurable(task) for file in files for task in file.tasks):
         listed = ", ".join(map(str, paths))
         raise DataFileError(f"{listed}: no task has a solution and a verifier of {', '.join(VERIFIERS)}")
     return files
 
 
+def _more_solutions(path: Path) -> dict[str, list[str]]:
+    if not path.exists():
+        return {}
+    lines = (line.value for line in read_lines(path) if line.value is not None)
+    return {str(line.get("id")): [one for one in line.get("solutions", ()) if parse(one)] for line in lines}
+
+
 async def strengths(
-    tasks: Sequence[Task], out: Path, judge: JudgeSettings, how: Measurement
+    tasks: Sequence[Task], others: Mapping[str, list[str]], out: Path, judge: JudgeSettings, how: Measurement
 ) -> dict[str, Strength | None]:
     """The strength of every task by id, with a progress bar; None if the sandbox could not run it.
 
-    Complete results are kept in `out`/strength.jsonl and read from there.
+    others: more solutions by id. Complete results are kept in `out`/strength.jsonl and read from there.
     """
-    digest = hashlib.sha256(json.dumps([judge.record(), vars(how)]).encode()).hexdigest()[:16]
     journal = Journal(out / "strength.jsonl")
     places = asyncio.Semaphore(_AT_A_TIME)
     sandbox = sandbox_at(judge.sandbox_url, judge.sandbox_isolation)
@@ -91,13 +102,15 @@ async def strengths(
         bar = progress.add_task("auditing tests", total=len(tasks))
 
         async def one(task: Task) -> None:
+            more = others.get(task.id, [])
+            digest = hashlib.sha256(json.dumps([_VERSION, judge.record(), vars(how), more]).encode()).hexdigest()[:16]
             key = f"{task.id}/{task.fingerprint()}/{digest}"
             if key in journal:
                 results[task.id] = Strength.of_record(journal[key])
             else:
                 async with places:
                     try:
-                        result = results[task.id] = await measured(task, sandbox, how)
+                        result = results[task.id] = await measured(task, sandbox, how, more)
                         if not result.unjudged:
                             journal.add(key, result.record())
                     except InfrastructureError:
@@ -160,7 +173,8 @@ def audit(options: argparse.Namespace) -> int:
     how = Measurement(options.mutants, options.inputs, options.timeout, judge.memory_mb, options.seed)
     tasks = [task for file in files for task in file.tasks]
     usable = list(filter(is_measurable, tasks))
-    results = asyncio.run(strengths(usable, options.out, judge, how))
+    more = {name: found for file in files for name, found in file.solutions.items()}
+    results = asyncio.run(strengths(usable, more, options.out, judge, how))
     judged = [one for task in usable if (one := results[task.id]) is not None]
     with complete_file(options.out / "audit_tests.md") as temporary:
         temporary.write_text(report(judged, options.strength), encoding="utf-8")

@@ -34,7 +34,8 @@ def rules_table() -> str:
 
 def report_text(run: Path, found: Sequence[Finding], updates: int) -> str:
     """The findings of a run as text."""
-    state = f"{len(found)} finding{'s' * (len(found) != 1)}" if found else "healthy"
+    sound = "healthy" if updates else "no finding, but no update to judge either"
+    state = f"{len(found)} finding{'s' * (len(found) != 1)}" if found else sound
     lines = [visible(f"{run} ({updates} updates): {state}")]
     for finding in found:
         rule = finding.rule

@@ -1,7 +1,8 @@
 """Pack a study's finished runs into one file small enough for git, and continue the study from it elsewhere.
 
     python -m recipe.keep FOLDER RUNS.jsonl.xz   add the finished runs in FOLDER that the file lacks (--runs: of these)
-    python -m recipe.keep RUNS.jsonl.xz FOLDER   write a run directory for each run of the file that FOLDER lacks
+    python -m recipe.keep RUNS.jsonl.xz FOLDER   write a run directory for each run of the file that FOLDER lacks or
+                                                 that did not finish there
 
 The file has everything that tables need: settings, report, start and end, and the metrics of every step.
 ``recipe.report`` reads it like a folder of runs, and unpacked runs count as finished. The launchers do both with
@@ -12,6 +13,7 @@ import argparse
 import json
 import os
 import re
+import shutil
 import sys
 from collections.abc import Collection
 from pathlib import Path
@@ -81,8 +83,10 @@ def pack(folder: Path, file: Path, wanted: Collection[str] = ()) -> str:
 def unpack(file: Path, folder: Path) -> str:
     """Write a run directory for each run of the file that has none or an incomplete one; returns a summary."""
     runs = kept_runs.read(file)
-    missing = [run for run in runs if not (folder / run.path.name / "events.jsonl").exists()]
+    missing = [run for run in runs if not RunDirectory(folder / run.path.name).finished]
     for run in missing:
+        # An incomplete run's checkpoints and logs are of another training.
+        shutil.rmtree(folder / run.path.name, ignore_errors=True)
         run.unpack(folder)
     return f"{len(missing)} of {len(runs)} runs of {file} written to {folder}"
 

@@ -2,8 +2,8 @@
 
 Questions come from the hub, or from `--from-file train=train_spider.json validation=dev.json`; databases are the local
 files ID/*.sqlite, of which ID.sqlite and others, at most `--per-question`, are the hidden ones of a question. Expected
-rows are those of the published query, run in the sandbox. The questions on a twentieth of train's databases are dev;
-`validation` is for testing.
+rows are those of the published query, run in the sandbox; questions without any are refused. The questions on a
+twentieth of train's databases are dev; `validation` is for testing.
 """
 
 import asyncio
@@ -88,6 +88,8 @@ def convert(
     answer = asyncio.run(results_of(query, scripts, "sqlite", judge))
     if "error" in answer:
         raise ValueError(f"the published query fails: {answer['error']}, {answer['message']}")
+    if not any(answer["results"]):
+        raise ValueError("the published query returns no rows: any query that returns none would pass")
     used.update(found)
     hidden = [Database(setup=one, expected=rows) for one, rows in zip(scripts, answer["results"], strict=True)]
     return {

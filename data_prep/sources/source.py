@@ -2,7 +2,7 @@
 
 A draft is a source's output for one problem: the fields of a `Task`, or the reason for refusing it. A draft becomes a
 row only if it is valid and its solution, or else one of its `alternatives`, scores the maximum; the others are listed
-in refused.jsonl.
+in refused.jsonl. Solutions that were not tried are kept in more/solutions.jsonl, for `data_prep.audit_tests`.
 """
 
 import argparse
@@ -35,6 +35,7 @@ class Refusal:
 
 
 Draft = dict[str, Any] | Refusal
+MORE_SOLUTIONS = Path("more") / "solutions.jsonl"  # beside the files of tasks
 
 
 @dataclass
@@ -80,7 +81,18 @@ class Harvest:
                 errors[number] = error
         pairs = list(zip(tasks, errors, strict=True))
         wrong = [Refusal(task.id, f"its solution fails: {error}") for task, error in pairs if error != "none"]
-        return Harvest([task for task, error in pairs if error == "none"], self.refused + wrong)
+        return Harvest([task for task, error in pairs if error == "none"], self.refused + wrong, self.alternatives)
+
+    def more_solutions(self) -> list[dict[str, Any]]:
+        """By task, the other published solutions, none of them proved; no entry for a task without any."""
+        found = []
+        for task in self.tasks:
+            others = [
+                one if isinstance(one, str) else one.get("solution") for one in self.alternatives.get(task.id, ())
+            ]
+            others = [one for one in dict.fromkeys(others) if one not in (None, task.solution)]
+            found += [{"id": task.id, "solutions": others}] if others else []
+        return found
 
 
 def collect(drafts: Iterable[Draft], total: int | None = None) -> Harvest:
@@ -105,6 +117,9 @@ def write(harvest: Harvest, out: Path) -> dict[str, int]:
     for split, tasks in splits.items():
         write_tasks(out / f"{split}.jsonl", tasks)
         write_task_rows(out / f"{split}.parquet", tasks)
+    (out / MORE_SOLUTIONS).unlink(missing_ok=True)
+    if more := harvest.more_solutions():
+        write_lines(out / MORE_SOLUTIONS, more)
     write_lines(out / "refused.jsonl", ({"id": item.id, "reason": item.reason} for item in harvest.refused))
     return {split: len(tasks) for split, tasks in splits.items()}
 

@@ -22,6 +22,10 @@ from rewards.sandbox.inside import outcomes
 from rewards.verifiers.programs import program_in
 
 _RESTARTS = 3
+FAILS = "the solution fails or gives no answer"
+OTHER_KIND = "the answer has a type or form that no test expects"
+VARIES = "the solution's answer varies"
+DISPUTED = "another solution fails or answers otherwise"
 
 
 @dataclass(frozen=True)
@@ -39,10 +43,11 @@ class Measurement:
     seed: int = 0
 
 
-async def measured(task: Task, sandbox: Sandbox, how: Measurement) -> Strength:
+async def measured(task: Task, sandbox: Sandbox, how: Measurement, others: Sequence[str] = ()) -> Strength:
     """The strength of a task's tests. task: has a solution in Python and a verifier of suites.VERIFIERS.
 
-    Raises InfrastructureError if the solution could not be run.
+    others: more programs, of which those that pass all tests must confirm each new test. Raises InfrastructureError if
+    a solution could not be run.
     """
     suite, solution = suite_of(task), program_in(task.solution or "")
     wrong = wrong_programs(solution, suite.constant_answers(), most=how.mutants, seed=f"{task.id}/{how.seed}")
@@ -64,21 +69,46 @@ async def measured(task: Task, sandbox: Sandbox, how: Measurement) -> Strength:
         timeouts=sum(result.outcome == outcomes.TIMEOUT for result in judged),
         unjudged=len(results) - len(judged),
     )
-    return await _with_survivors(counts, solution, alive, suite, sandbox, how) if alive else counts
+    if not alive:
+        return counts
+    solutions = [solution, *await _right(others, suite, sandbox, how)]
+    return await _with_survivors(counts, solutions, alive, suite, sandbox, how)
+
+
+async def _right(programs: Sequence[str], suite: Suite, sandbox: Sandbox, how: Measurement) -> list[str]:
+    """The programs that pass all tests."""
+    if not programs:
+        return []
+    results = await _checked(programs, suite.cases(), suite, sandbox, how, stop_on_failure=True)
+    return [one for one, result in zip(programs, _judged(results), strict=True) if result.all_passed]
+
+
+def _judged(results: Sequence[CheckResult | InfrastructureError]) -> list[CheckResult]:
+    """The results of solutions, of which none may be missing."""
+    for result in results:
+        if isinstance(result, InfrastructureError):
+            raise result
+    return [result for result in results if isinstance(result, CheckResult)]
 
 
 async def _with_survivors(
-    counts: Strength, solution: str, alive: Sequence[Mutant], suite: Suite, sandbox: Sandbox, how: Measurement
+    counts: Strength,
+    solutions: Sequence[str],
+    alive: Sequence[Mutant],
+    suite: Suite,
+    sandbox: Sandbox,
+    how: Measurement,
 ) -> Strength:
-    """The counts, with the accepted programs distinguished by new tests."""
-    tests = await new_tests(solution, suite, sandbox, how, random.Random(f"{counts.id}/{how.seed}/inputs"))
-    programs = [solution, *(one.source for one in alive)]
-    cases = [test.case for test in tests]
-    own, *results = await _checked(programs, cases, suite, sandbox, how)
-    if isinstance(own, InfrastructureError):
-        raise own
-    # A test that the solution itself fails when it runs again has an answer that varies.
-    good = {number for number, case in enumerate(own.cases) if case.passed}
+    """The counts, with the accepted programs distinguished by new tests. solutions: the task's own is the first."""
+    solution, rng = solutions[0], random.Random(f"{counts.id}/{how.seed}/inputs")
+    tests, dropped = await new_tests(solution, suite, sandbox, how, rng)
+    programs = [*solutions, *(one.source for one in alive)]
+    every = await _checked(programs, [test.case for test in tests], suite, sandbox, how)
+    confirmed, results = _judged(every[: len(solutions)]), every[len(solutions) :]
+    varies = _refuted(confirmed[0])
+    disputed = frozenset[int]().union(*map(_refuted, confirmed[1:])) - varies
+    dropped |= {VARIES: len(varies), DISPUTED: len(disputed)}
+    good = set(range(len(tests))) - varies - disputed
     unjudged = sum(isinstance(result, InfrastructureError) for result in results)
     failing = [(one, result, _failed(result) & good) for one, result in zip(alive, results, strict=True)]
     different = [(one, result, failed) for one, result, failed in failing if failed]
@@ -92,11 +122,17 @@ async def _with_survivors(
             "undecided": same if len(good) < ENOUGH else 0,
             "unjudged": counts.unjudged + unjudged,
             "inputs": len(good),
+            "dropped": {reason: number for reason, number in dropped.items() if number},
             "kinds": dict(Counter(one.kind for one, _, _ in different)),
             "examples": [_example(solution, *found, tests) for found in different[:EXAMPLES]],
             "added": [tests[number].entry for number in chosen],
         }
     )
+
+
+def _refuted(result: CheckResult) -> frozenset[int]:
+    """The cases that a solution did not pass, not run ones included."""
+    return frozenset(number for number, case in enumerate(result.cases) if not case.passed)
 
 
 def _failed(result: CheckResult | InfrastructureError) -> frozenset[int]:
@@ -142,22 +178,24 @@ async def _checked(
 
 async def new_tests(
     solution: str, suite: Suite, sandbox: Sandbox, how: Measurement, rng: random.Random
-) -> list[NewTest]:
-    """Tests of new inputs that the solution accepts, short ones first; they expect what the solution answers.
+) -> tuple[list[NewTest], dict[str, int]]:
+    """Tests of new inputs that the solution accepts, short ones first; they expect what the solution answers. And how
+    many inputs made none, by reason.
 
     An answer of a type that no test expects, such as None in place of a number, shows an input outside of the problem.
     """
     known, new = suite.known_inputs(), suite.new_inputs(rng, how.inputs, solution)
     answers = await (_printed if suite.printed else _returned)(solution, [*known, *new], sandbox, how)
     types = {_type(output) for output in answers[: len(known)]}
-    made = [
-        test
-        for given, output in zip(new, answers[len(known) :], strict=True)
-        if output is not None
-        and (suite.printed or _type(output) in types)
-        and (test := suite.new_test(given, output)) is not None
-    ]
-    return sorted(made, key=lambda test: len(str(test.entry)))
+    made, dropped = list[NewTest](), Counter[str]()
+    for given, output in zip(new, answers[len(known) :], strict=True):
+        if output is None:
+            dropped[FAILS] += 1
+        elif not (suite.printed or _type(output) in types) or (test := suite.new_test(given, output)) is None:
+            dropped[OTHER_KIND] += 1
+        else:
+            made.append(test)
+    return sorted(made, key=lambda test: len(str(test.entry))), dict(dropped)
 
 
 def _type(output: str | None) -> type:

@@ -12,28 +12,36 @@ Arguments = Sequence[Any]
 Property = Callable[[Arguments], bool]
 
 
-def common_properties(rows: Sequence[Arguments]) -> list[Property]:
-    """The properties that all these inputs of one function have. rows: at least one, with equally many arguments."""
-    return [one for one in _known(len(rows[0])) if all(has(one, row) for row in rows)]
+def common_properties(
+    rows: Sequence[Arguments],
+    of_one: Sequence[Callable[[Any], bool]] = (),
+    of_two: Sequence[Callable[[Any, Any], bool]] = (),
+) -> list[Property]:
+    """The properties that all these inputs of one function have.
+
+    rows: at least one, with equally many arguments. of_one, of_two: more properties of an argument, and of two.
+    """
+    known = _known(len(rows[0]), (*_OF_ONE, *of_one), (*_OF_TWO, *of_two))
+    return [one for one in known if all(has(one, row) for row in rows)]
 
 
 def has(one: Property, row: Arguments) -> bool:
     """Whether an input has a property; one that its types do not allow, it has not."""
     try:
         return bool(one(row))
-    except (TypeError, ValueError, IndexError, OverflowError, RecursionError):
+    except (TypeError, ValueError, IndexError, ArithmeticError, RecursionError):
         return False
 
 
-def _known(arguments: int) -> Iterator[Property]:
+def _known(
+    arguments: int, of_one: Sequence[Callable[[Any], bool]], of_two: Sequence[Callable[[Any, Any], bool]]
+) -> Iterator[Property]:
     for place in range(arguments):
-        for of_one in _OF_ONE:
-            yield partial(_on_one, of_one, place)
+        yield from (partial(_on_one, one, place) for one in of_one)
     for first in range(arguments):
         for second in range(arguments):
             if first != second:
-                for of_two in _OF_TWO:
-                    yield partial(_on_two, of_two, first, second)
+                yield from (partial(_on_two, two, first, second) for two in of_two)
 
 
 def _on_one(of_one: Callable[[Any], bool], place: int, row: Arguments) -> bool:

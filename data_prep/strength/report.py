@@ -25,6 +25,7 @@ def report(problems: Sequence[Strength], line: float) -> str:
         "solution's answer on every new input counts as equivalent; where too few new inputs could be made, it is "
         "undecided.",
         _totals(problems),
+        _inputs(problems),
         f"## Weak\n\n{_table(weak)}" if weak else "No problem is weak.",
         *(_examples(one) for one in weak[:_LISTED]),
     ]
@@ -48,6 +49,14 @@ def _totals(problems: Sequence[Strength]) -> str:
         ("not judged", sum(one.unjudged for one in problems)),
     ]
     return "\n".join(["|programs|number|", "|---|---:|", *(f"|{name}|{count:,}|" for name, count in rows)])
+
+
+def _inputs(problems: Sequence[Strength]) -> str:
+    """How many new inputs were used, and how many were dropped by reason."""
+    dropped = sum((Counter(one.dropped) for one in problems), Counter[str]())
+    rows = [("used", sum(one.inputs for one in problems))]
+    rows += [(f"dropped: {reason}", count) for reason, count in dropped.most_common()]
+    return "\n".join(["|new inputs|number|", "|---|---:|", *(f"|{name}|{count:,}|" for name, count in rows)])
 
 
 def _table(weak: Sequence[Strength]) -> str:

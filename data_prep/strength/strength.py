@@ -32,8 +32,8 @@ class Strength:
     """What the tests of one task make of wrong programs.
 
     killed, survived, equivalent, undecided: numbers of programs, `timeouts` of the killed ones by the time limit.
-    unjudged: those that the sandbox could not run; they count as nothing else. inputs: new inputs. added: tests that
-    reject every survivor. reason: why nothing was measured.
+    unjudged: those that the sandbox could not run; they count as nothing else. inputs: new inputs. dropped: those that
+    made no test, by reason. added: tests that reject every survivor. reason: why nothing was measured.
     """
 
     id: str
@@ -44,6 +44,7 @@ class Strength:
     undecided: int = 0
     unjudged: int = 0
     inputs: int = 0
+    dropped: dict[str, int] = field(default_factory=dict)
     kinds: dict[str, int] = field(default_factory=dict)
     examples: list[Survivor] = field(default_factory=list)
     added: list[Any] = field(default_factory=list)

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from recipe.pages.dashboards import Plot, guide, metric_order, sections
+from recipe.pages.dashboards import SAMPLES, Plot, guide, metric_order, sections
 from recipe.records.run_directory import write_atomically
 from recipe.runtime.command_line import program
 
@@ -46,6 +46,7 @@ def workspace(project: str, entity: str) -> Any:
         spaces.Section(name=name, panels=[_line_plot(name, plot) for plot in plots], is_open=True)
         for name, plots in sections().items()
     ]
+    made.append(spaces.Section(name="samples", panels=[_table(SAMPLES)], is_open=True))
     return spaces.Workspace(name=NAME, entity=entity, project=project, sections=made)
 
 
@@ -53,9 +54,18 @@ def _line_plot(section: str, plot: Plot) -> Any:
     reports = package("wandb_workspaces.reports.v2")
     names = {"y": list(plot.metrics)} if plot.pattern is None else {"metric_regex": plot.pattern}
     made = reports.LinePlot(title=plot.title, range_y=(0, 1) if plot.is_share else (None, None), **names)
+    return _with_id(made, f"{section}/{plot.title}")
+
+
+def _table(metric: str) -> Any:
+    """The panel of a logged table."""
+    return _with_id(package("wandb_workspaces.reports.v2").WeavePanelSummaryTable(table_name=metric), metric)
+
+
+def _with_id(panel: Any, name: str) -> Any:
     # wandb-workspaces draws a random id; W&B keeps what a user changed in a panel under it.
-    made._id = hashlib.sha256(f"{section}/{plot.title}".encode()).hexdigest()[:11]
-    return made
+    panel._id = hashlib.sha256(name.encode()).hexdigest()[:11]
+    return panel
 
 
 def workspace_json(project: str, entity: str) -> str:

@@ -9,16 +9,20 @@ import re
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from statistics import fmean
+from typing import NamedTuple
 
 from recipe.health.record import LAST, Record, fall_from_peak, longest_quiet
 from recipe.records.intervals import scatter
 from recipe.records.tables import CUT_SHARE, LARGEST_ERROR, cut_share
 
 PROJECTION = "actor/projection"
+NEAR = 0.25
+"""Share of the way from a protected skill's anchor to its line that must remain between its J and the line."""
+_ROUNDING = 1e-6
 _READ = re.compile(
     "actor/(entropy|grad_norm|pg_clipfrac|ppo_kl)|credit/(fallback|unjudged_share)|critic/advantages/|reward/"
     "|response_length/(clip_ratio|max)|(train_)?skill/.+/(accuracy|standard_error)|timing_s/step"
-    f"|training/rollout_probs_diff_mean|{PROJECTION}/(displacement_norm|line/|nonfinite|undone|unprotected|verified)"
+    f"|training/rollout_probs_diff_mean|{PROJECTION}/(anchor/|displacement_norm|line/|nonfinite|undone|unprotected|verified)"
 )
 """What the names of the metrics begin with that rules read."""
 
@@ -195,9 +199,10 @@ def _validation(run: Record) -> str | None:
 
 
 def _credit(run: Record) -> str | None:
-    failed = sum(float(event["samples"]) for event in run.events if event["event"] == "credit_failed")
+    failed = [event.get("samples") for event in run.events if event["event"] == "credit_failed"]
     if failed:
-        return f"credit of {failed:.0f} samples failed: events.jsonl has the reasons"
+        count = sum(number for number in failed if isinstance(number, int | float))
+        return f"credit of {count:.0f} samples failed: events.jsonl has the reasons"
     rate = run.last("credit/fallback_rate")
     if rate is None or rate <= 0.5:
         return None
@@ -219,18 +224,46 @@ def _undone(run: Record) -> str | None:
     return f"{undone:.0f} of {steps:.0f} optimiser steps were undone" if undone > 0.1 * steps else None
 
 
-def _line(run: Record) -> str | None:
-    below = []
-    for name in run.named(f"{PROJECTION}/verified_level/"):
-        levels, lines, margins = (
-            dict(run.steps_where(f"{PROJECTION}/{kind}/{name}"))
-            for kind in ("verified_level", "line", "verified_margin")
-        )
-        # The margin is that of an update's worst optimiser step, the level that of its last one.
-        below += [
-            (step, name) for step in levels if step in lines and margins.get(step, levels[step] - lines[step]) < -1e-6
-        ]
+def _below_line(run: Record) -> str | None:
+    below = [
+        (step, name)
+        for name in run.named(f"{PROJECTION}/verified_level/")
+        for step, level in _levels(run, name).items()
+        if level.margin < -_ROUNDING
+    ]
     return f"{below[0][1]} ended step {below[0][0]} below its line" if below else None
+
+
+def _near_line(run: Record) -> str | None:
+    """The newest level of each skill, in units of the way from its anchor to its line; none where the two are one."""
+    near = []
+    for name in run.named(f"{PROJECTION}/verified_level/"):
+        step, level = next(reversed(_levels(run, name).items()), (0, None))
+        if level and level.room > 0 and -_ROUNDING <= level.margin < NEAR * level.room:
+            near.append(f"J of {name} is {level.margin:.2g} above its line after step {step}, "
+                        f"{1 - level.margin / level.room:.0%} of the way from its anchor")  # fmt: skip
+    return "; ".join(near) or None
+
+
+class _Level(NamedTuple):
+    """margin: J - line; room: anchor - line, NaN where no anchor was recorded."""
+
+    margin: float
+    room: float
+
+
+def _levels(run: Record, name: str) -> dict[int, _Level]:
+    """The level of a protected skill at each step that was verified."""
+    kinds = ("verified_level", "line", "verified_margin", "anchor", "floor")
+    levels, lines, margins, anchors, floors = (dict(run.steps_where(f"{PROJECTION}/{kind}/{name}")) for kind in kinds)
+    found = {}
+    for step in sorted(levels.keys() & lines.keys()):
+        room = anchors.get(step, math.nan) - lines[step]
+        # The margin is that of an update's worst optimiser step, the level that of its last one.
+        margin = margins.get(step, levels[step] - lines[step])
+        # A demanded gain: its line is above where J began, and only falling below the floor breaks the promise.
+        found[step] = _Level(levels[step] - floors[step] if room < 0 and step in floors else margin, room)
+    return found
 
 
 _BATCH = "probe the data (`recipe.probe`); easier or more mixed problems, `reward...partial_credit=true`, more samples"
@@ -267,7 +300,10 @@ RULES = (
     Rule("constraints", "`unprotected_skills`", "0 in half of the steps",
          "more memory prompts (`memory_per_protected`), easier ones", _constraints),
     Rule("undone", "`undone_steps`", "at most a tenth", "a lower rate, a larger `projection.epsilon`", _undone),
-    Rule("line", "`verified_level` against `line`", "never below", "report it: verification should prevent it", _line),
+    Rule("line", "`verified_level` against `line`", "never below",
+         "report it: verification should prevent it", _below_line),
+    Rule("near line", "`verified_level`, `anchor`, `line`", f"{NEAR:.0%} of the way from anchor to line left",
+         "a lower rate, more memory prompts (`memory_per_protected`)", _near_line),
 )  # fmt: skip
 """All rules, in the order of their table."""
 

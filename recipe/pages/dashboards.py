@@ -8,6 +8,8 @@ from recipe.pages.panels import CREDIT, HEALTH, LEVELS, PROJECTION, PROTECTION
 from recipe.records.pictures import TRAINING_CURVES
 
 _TIME = "timing_s/step"
+SAMPLES = "val/generations"
+"""verl's table of samples of each validation, `trainer.log_val_generations` of them: prompt, answer, score."""
 
 
 @dataclass(frozen=True)
@@ -64,4 +66,5 @@ def guide(project: str) -> str:
     for name, plots in sections().items():
         lines += ["", f"## {name.capitalize()}", ""]
         lines += [f"- {plot.title}: {', '.join(f'`{metric}`' for metric in plot.metrics)}" for plot in plots]
+    lines += ["", "## Samples", "", f"- {SAMPLES}: samples of validations, with `trainer.log_val_generations=8`"]
     return "\n".join(lines) + "\n"

@@ -1,5 +1,6 @@
 """What a page shows of one run in numbers: state, skills, findings, interference, timings, cost and events."""
 
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -81,6 +82,7 @@ def facts(run: RunDirectory, now: float) -> RunFacts:
     """
     record = Record.of(run, now)
     rows = list(record.rows)
+    numbers = [{key: value for key, value in row.items() if math.isfinite(value)} for row in rows]
     events = list(record.events)
     notable = [event for event in events if event["event"] not in _ROUTINE]
     skills = _skill_record(run)
@@ -95,8 +97,8 @@ def facts(run: RunDirectory, now: float) -> RunFacts:
         skills=list(skills.skills) if skills else [],
         interference=_interference(skills),
         promise=promise(rows),
-        timings=timings(rows),
-        cost=cost(rows, events, samples_of_a_step(run)),
+        timings=timings(numbers),
+        cost=cost(numbers, events, samples_of_a_step(run)),
         events=[_event(event) for event in notable[-EVENTS:]],
         events_left_out=max(0, len(notable) - EVENTS),
         counted=Counter(str(event["event"]) for event in events if event["event"] in _ROUTINE),

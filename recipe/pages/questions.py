@@ -14,6 +14,7 @@ SampleRow = Mapping[str, Any]
 """A row of `recipe.pages.page_samples`."""
 
 _DEVIATES = 1.96
+_NO_NUMBER, _LOOK = "not known: an accuracy is no number", "`metrics.jsonl` has NaN or infinity in a validation."
 _ANCHORS = {"Did it learn?": "accuracy", "Which step earned it?": "samples", "What was lost?": "protection"}
 
 
@@ -90,6 +91,8 @@ def _learned(changes: Sequence[SkillChange]) -> PageQuestion:
     if not changes:
         return PageQuestion(asked, "not measured yet", "open", ["The run has not validated twice."])
     mean = changes[-1]
+    if not math.isfinite(mean.row.change):
+        return PageQuestion(asked, _NO_NUMBER, "open", [_LOOK])
     facts = [
         f"Sampled validation answers, mean of the skills: {100 * mean.row.before:.1f}% before, "
         f"{100 * mean.row.after:.1f}% now: {mean}."
@@ -153,6 +156,8 @@ def _lost(
     asked = "What was lost?"
     if not skills:
         return PageQuestion(asked, "not measured yet", "open", ["The run has not validated twice."])
+    if broken := [one.row.skill for one in skills if not math.isfinite(one.row.change)]:
+        return PageQuestion(asked, f"{_NO_NUMBER} ({', '.join(broken)})", "open", [_LOOK])
     worst = min(skills, key=lambda one: one.row.change)
     facts = [f"Smallest change: {worst.row.skill}, {worst}."]
     if greedy := [one.row for one in skills if one.row.greedy]:

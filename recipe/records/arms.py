@@ -1,19 +1,26 @@
 """Runs of a study, from a folder of run directories or one file of kept runs, grouped by arm.
 
 Runs are named ``<arm>.<repeat>``, such as ``ewc.forward.s0``. The arm ends at the first point that is not followed by
-a digit, so it may contain a decimal number, as in ``epsilon0.03.s0``. Reports over them share the options at the end.
+a digit, so it may contain a decimal number, as in ``epsilon0.03.s0``. Reports over them share the options at the end,
+and the table of what makes their runs incomplete or unlike (`study_notes`).
 """
 
 import argparse
 import re
 import sys
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from recipe.records import kept_runs
 from recipe.records.run_directory import RunDirectory
+from recipe.records.tables import markdown_table
 from recipe.records.versions import starting_weights
+
+SHOWN = 4
+"""Names of runs in a cell; of more, the number of the rest."""
+VALUES = 6
+"""Rows for different commits, processors or weights; of more, one row with their number."""
 
 
 def finished_runs(source: Path) -> list[RunDirectory]:
@@ -24,8 +31,13 @@ def finished_runs(source: Path) -> list[RunDirectory]:
     """
     if kept_runs.is_file(source):
         return list(kept_runs.read(source))
-    runs = [RunDirectory(path.parent) for path in sorted(source.glob("*/events.jsonl"))]
-    return [run for run in runs if run.finished]
+    return [run for run in _directories(source) if run.finished]
+
+
+def _directories(source: Path) -> list[RunDirectory]:
+    """Run directories by name, also of runs that died before their first event."""
+    folders = {path.parent for file in ("config.yaml", "events.jsonl") for path in source.glob(f"*/{file}")}
+    return [RunDirectory(folder) for folder in sorted(folders)]
 
 
 def summary_folder(source: Path) -> Path:
@@ -61,15 +73,79 @@ def different_starts(runs: list[RunDirectory]) -> list[str]:
     Raises:
         RecordsError: a run should have recorded them, and did not.
     """
+    return [
+        "different starting weights: " + "; ".join(f"{weights} in {', '.join(names)}" for weights, names in own.items())
+        for own in _weights_by_repeat(runs).values()
+        if len(own) > 1
+    ]
+
+
+def _weights_by_repeat(runs: Sequence[RunDirectory]) -> dict[str, dict[str, list[str]]]:
+    """Names of the runs by repeat and starting weights, where these are known."""
     repeats: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
     for run in runs:
         if weights := _weights(run):
             repeats[repeat_of(run)][weights].append(run.path.name)
-    return [
-        "different starting weights: " + "; ".join(f"{weights} in {', '.join(names)}" for weights, names in own.items())
-        for own in repeats.values()
-        if len(own) > 1
-    ]
+    return repeats
+
+
+def study_notes(
+    source: Path,
+    runs: Sequence[RunDirectory],
+    *,
+    expected: Sequence[str] = (),
+    repeats: Sequence[str] = (),
+    untuned: Sequence[str] = (),
+    unmeasured: Sequence[str] = (),
+) -> list[str]:
+    """A Markdown table of what makes these finished runs of a study incomplete or unlike; nothing if nothing does.
+
+    expected, repeats: arms and repeats that should have runs. untuned: arms without tuning. unmeasured: names of
+    finished runs that the report leaves out.
+    """
+    unfinished = [] if kept_runs.is_file(source) else [run for run in _directories(source) if not run.finished]
+    known = {run.path.name for run in [*runs, *unfinished]}
+    rows = [("not finished, left out", _how_it_ended(run), run.path.name) for run in unfinished]
+    rows += [("a stage not validated, left out", "-", _names(unmeasured))] if unmeasured else []
+    for arm in expected:
+        if missing := [repeat for repeat in repeats if f"{arm}.{repeat}" not in known]:
+            rows.append(("not run", arm, ", ".join(missing) if len(missing) < len(repeats) else "any"))
+    rows += [("not tuned", arm, "all") for arm in untuned]
+    for kind in ("commit", "processor"):
+        rows += _unlike(kind, _by_start(kind, runs))
+    for repeat, weights in _weights_by_repeat(runs).items():
+        rows += _unlike(f"starting weights of {repeat}", weights)
+    return [markdown_table(["caution", "what", "runs"], rows)] if rows else []
+
+
+def _how_it_ended(run: RunDirectory) -> str:
+    last = max((int(row["step"]) for row in run.metrics()), default=0)
+    errors = [event["error"] for event in run.events() if event["event"] == "failed" and "error" in event]
+    error = re.sub(r"[|\s]+", " ", str(errors[-1]))[:200] if errors else "no error recorded"
+    return f"update {last}, {error}"
+
+
+def _by_start(key: str, runs: Iterable[RunDirectory]) -> dict[str, list[str]]:
+    """Names of the runs by what their starts recorded; one that resumed elsewhere has several values."""
+    found: dict[str, list[str]] = defaultdict(list)
+    for run in runs:
+        values = [str(event[key]) for event in run.events() if event["event"] == "start" and event.get(key)]
+        if values:
+            found[", then ".join(dict.fromkeys(values))].append(run.path.name)
+    return found
+
+
+def _unlike(kind: str, found: dict[str, list[str]]) -> list[tuple[str, str, str]]:
+    if len(found) < 2 and not any(", then " in value for value in found):
+        return []
+    if len(found) > VALUES:
+        return [(f"different {kind}", f"{len(found)} of them", "named by each run's start in events.jsonl")]
+    return [(f"different {kind}", value, _names(names)) for value, names in found.items()]
+
+
+def _names(names: Sequence[str]) -> str:
+    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    return ", ".join(names[:SHOWN]) + more
 
 
 def over_runs(text: str, counted: int, runs: int) -> str:
@@ -101,11 +177,22 @@ def add_study_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--out", type=Path, help="output folder (default: RUNS/summary; for a file, RUNS_summary next to it)"
     )
+    parser.add_argument("--expect", nargs="+", default=[], metavar="ARM", help="arms that should have runs")
+    parser.add_argument("--repeats", nargs="+", default=[], metavar="REPEAT", help="of each of them, such as s30")
+    parser.add_argument("--untuned", nargs="+", default=[], metavar="ARM", help="arms whose tuning is missing")
 
 
 def output_folder(options: argparse.Namespace) -> Path:
     """Output folder of a report over a study."""
     return options.out or summary_folder(options.runs)
+
+
+def notes_of(options: argparse.Namespace, runs: Sequence[RunDirectory], unmeasured: Sequence[str] = ()) -> list[str]:
+    """`study_notes` of a report's finished runs and options."""
+    return study_notes(
+        options.runs, runs, expected=options.expect, repeats=options.repeats, untuned=options.untuned,
+        unmeasured=unmeasured,
+    )  # fmt: skip
 
 
 def warn_of_different_starts(runs: Sequence[RunDirectory]) -> None:

@@ -1,9 +1,11 @@
 """Learning curves: a run's accuracy over updates, generated tokens and sandbox seconds."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
+from omegaconf import DictConfig
 
 from recipe.records.run_directory import RunDirectory
 
@@ -59,19 +61,33 @@ class LearningCurve:
         return float(steps), float(seconds)
 
 
+def samples_of(config: DictConfig) -> int:
+    """Answers of an update."""
+    return int(config.data.train_batch_size * config.actor_rollout_ref.rollout.n)
+
+
+def generated_tokens(row: Mapping[str, float], samples: int) -> float:
+    """Tokens that an update generated, including those for credit."""
+    return samples * row.get("response_length/mean", 0.0) + row.get("credit/generated_tokens", 0.0)
+
+
+def sandbox_seconds(row: Mapping[str, float]) -> float:
+    """Busy seconds of sandbox workers in an update; NaN if not measured."""
+    return row.get("reward/sandbox_seconds", 0.0 if row["step"] == 0 else np.nan)
+
+
 def read_curve(run: RunDirectory, metric: str) -> LearningCurve:
     """The curve of a run from its records.
 
     Raises:
         ValueError: the run has no validation with this metric.
     """
-    config = run.read_config()
-    samples = config.data.train_batch_size * config.actor_rollout_ref.rollout.n
+    samples = samples_of(run.read_config())
     points, updates, tokens, seconds = [], [], 0.0, 0.0
     for row in run.metrics():
         before = tokens, seconds
-        tokens += samples * row.get("response_length/mean", 0.0) + row.get("credit/generated_tokens", 0.0)
-        seconds += row.get("reward/sandbox_seconds", 0.0 if row["step"] == 0 else np.nan)
+        tokens += generated_tokens(row, samples)
+        seconds += sandbox_seconds(row)
         if row["step"] > 0 and "reward/acc" in row:
             judged = samples * (1 - row.get("reward/masked_share", 0.0))
             updates.append((row["reward/acc"], judged, *before))

@@ -11,6 +11,7 @@ import numpy as np
 from scipy.stats import ttest_1samp
 
 from recipe.records.intervals import Interval, t_interval
+from recipe.records.learning_speed import generated_tokens, samples_of, sandbox_seconds
 from recipe.records.run_directory import RunDirectory
 
 FIRST = 2  # the first update whose samples depend on the arm
@@ -20,7 +21,8 @@ FIRST = 2  # the first update whose samples depend on the arm
 class ArmContrast:
     """Paired difference of two arms in online accuracy, a share of 1, and ratio of their updates to an accuracy.
 
-    p: two-sided, of a paired t-test; None for a single pair. holm: p adjusted for all contrasts of the report. ratio:
+    p: two-sided, of a paired t-test; None for a single pair. holm: p adjusted for all contrasts of the report, with
+    pairs of runs or without: a study that is not finished is no smaller one. ratio:
     geometric mean of the pairs' ratios with a t interval of the logarithms; None if a run started at the accuracy.
     """
 
@@ -45,6 +47,22 @@ def online_accuracy(run: RunDirectory) -> list[float]:
     if len(updates) < FIRST:
         raise ValueError(f"{run.path} has {len(updates)} updates; {FIRST} are needed")
     return [row["reward/acc"] for row in updates]
+
+
+def update_costs(run: RunDirectory) -> dict[str, list[float]]:
+    """What each update cost, by unit; NaN where it was not measured."""
+    samples = samples_of(run.read_config())
+    updates = [row for row in run.metrics() if row["step"] > 0]
+    return {
+        "k tokens": [generated_tokens(row, samples) / 1000 for row in updates],
+        "sandbox seconds": [sandbox_seconds(row) for row in updates],
+        "wall seconds": [row.get("timing_s/step", math.nan) for row in updates],
+    }
+
+
+def spent_in(costs: Sequence[float], updates: float) -> float:
+    """The cost of the first updates, the last one in part."""
+    return float(np.interp(updates, range(len(costs) + 1), np.concatenate([[0.0], np.cumsum(costs)])))
 
 
 def mean_online(accuracy: Sequence[float]) -> float:

@@ -9,7 +9,7 @@ import argparse
 from collections import defaultdict
 from collections.abc import Sequence
 
-from recipe.records.arms import ReportError, add_study_options, finished_runs, output_folder
+from recipe.records.arms import ReportError, add_study_options, finished_runs, notes_of, output_folder
 from recipe.records.bars import (
     ArmRuns,
     RunOutcome,
@@ -21,7 +21,7 @@ from recipe.records.bars import (
     verdicts,
 )
 from recipe.records.run_directory import write_atomically
-from recipe.reports.skills import FinishedRun, measured_runs
+from recipe.reports.skills import FinishedRun, measured_runs, unmeasured
 from workers import skill_metrics
 
 ARM, CONTROLS = "closed_loop", ("rehearsal", "random_gradients")
@@ -40,14 +40,20 @@ def outcomes(runs: Sequence[FinishedRun]) -> dict[str, ArmRuns]:
     return {arm: dict(own) for arm, own in grouped.items()}
 
 
-def bars_report(runs: Sequence[FinishedRun], arm: str, plain: str, controls: Sequence[str]) -> str:
-    """The contrasts of an arm and the verdicts, as Markdown."""
+def bars_report(
+    runs: Sequence[FinishedRun],
+    arm: str,
+    plain: str,
+    controls: Sequence[str],
+    confirmatory: Sequence[str] = CONFIRMATORY,
+) -> str:
+    """The contrasts of an arm and the verdicts, as Markdown. confirmatory: arms whose contrasts Holm counts."""
     arms = outcomes(runs)
     orders = orders_of(arms)
     promises = [run.promise for run in runs if run.arm == arm]
     whole = {name: len(block_means(own, "average", orders)) for name, own in arms.items()}
     short = [f"{name} ({count} of {len(arms[name])})" for name, count in whole.items() if count < len(arms[name])]
-    family = [name for name in CONFIRMATORY if name != arm]
+    family = [name for name in confirmatory if name != arm]
     found = contrasts(arms, arm, family)
     lacking = [name for name in family if name not in {one.against for one in found}]
     notes = [
@@ -71,14 +77,20 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--controls", nargs="*", default=CONTROLS, help=f"arms to be ahead of (default {' '.join(CONTROLS)})"
     )
+    parser.add_argument(
+        "--family", nargs="+", default=CONFIRMATORY,
+        help=f"arms whose contrasts Holm counts (default {' '.join(CONFIRMATORY)})",
+    )  # fmt: skip
 
 
 def run(options: argparse.Namespace) -> None:
     """Run the subcommand."""
-    runs = measured_runs(finished_runs(options.runs))
+    finished = finished_runs(options.runs)
+    runs = measured_runs(finished)
     if not any(each.arm == options.arm for each in runs):
         raise ReportError(f"{options.runs} holds no finished run of {options.arm}")
-    text = bars_report(runs, options.arm, options.against, options.controls)
+    text = bars_report(runs, options.arm, options.against, options.controls, options.family)
+    text = "\n\n".join([text, *notes_of(options, finished, unmeasured(finished, runs))])
     out = output_folder(options)
     out.mkdir(parents=True, exist_ok=True)
     write_atomically(out / "bars.md", f"{text}\n")

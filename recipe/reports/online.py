@@ -2,11 +2,13 @@
 
 RUNS is a folder of run directories named ``<arm>.<repeat>``, of which only finished runs count, or a file written by
 ``recipe.keep``. Contrasts pair runs of the same repeat: difference with a paired t interval, p, p after Holm over the
-contrasts, and the ratio of updates to an accuracy. Writes ``online.md`` and ``online.json``.
+contrasts, and the ratio of updates to an accuracy. What the runs spent until they reached it stands below, and what
+makes the runs incomplete or unlike. Writes ``online.md`` and ``online.json``.
 """
 
 import argparse
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -16,16 +18,31 @@ from recipe.records.arms import (
     add_study_options,
     by_arm,
     finished_runs,
+    notes_of,
     output_folder,
+    over_runs,
     repeat_of,
     warn_of_different_starts,
 )
 from recipe.records.intervals import Interval, t_interval
-from recipe.records.online import ArmContrast, holm, mean_online, online_accuracy, paired_p, ratio_interval, updates_to
+from recipe.records.online import (
+    ArmContrast,
+    holm,
+    mean_online,
+    online_accuracy,
+    paired_p,
+    ratio_interval,
+    spent_in,
+    update_costs,
+    updates_to,
+)
 from recipe.records.run_directory import write_atomically
 from recipe.records.tables import markdown_table
 
 Accuracies = Mapping[str, Mapping[str, Sequence[float]]]  # arm -> repeat -> accuracy at each update
+CostsOfUpdates = Mapping[
+    str, Mapping[str, Mapping[str, Sequence[float]]]
+]  # arm -> repeat -> unit -> cost of each update
 
 
 @dataclass(frozen=True)
@@ -62,9 +79,9 @@ def online_rows(accuracies: Accuracies, reach: float) -> list[OnlineRow]:
 
 
 def contrasts(accuracies: Accuracies, pairs: Sequence[tuple[str, str]], reach: float) -> list[ArmContrast]:
-    """The contrasts (arm, against), adjusted together; those without a pair of runs are left out."""
+    """The contrasts (arm, against), adjusted together; those without a pair of runs are left out, but count."""
     made = [made for arm, against in pairs if (made := _contrast(accuracies, arm, against, reach))]
-    return [replace(one, holm=p) for one, p in zip(made, holm([one.p for one in made]), strict=True)]
+    return [replace(one, holm=p) for one, p in zip(made, holm([one.p for one in made], len(pairs)), strict=True)]
 
 
 def _contrast(accuracies: Accuracies, arm: str, against: str, reach: float) -> ArmContrast | None:
@@ -105,6 +122,21 @@ def online_table(rows: Sequence[OnlineRow], compared: Sequence[ArmContrast], rea
     return "\n\n".join(parts)
 
 
+def cost_table(accuracies: Accuracies, costs: CostsOfUpdates, reach: float) -> str:
+    """What the runs of each arm spent until their samples reached an accuracy, as a Markdown table."""
+    units = list(dict.fromkeys(unit for own in costs.values() for one in own.values() for unit in one))
+    rows = []
+    for arm, of_arm in costs.items():
+        updates = {repeat: updates_to(accuracies[arm][repeat], reach)[0] for repeat in of_arm}
+        cells = []
+        for unit in units:
+            spent = [spent_in(one[unit], updates[repeat]) for repeat, one in of_arm.items()]
+            known = [value for value in spent if math.isfinite(value)]
+            cells.append(over_runs(t_interval(known).text(), len(known), len(spent)) if known else "-")
+        rows.append([arm, *cells])
+    return markdown_table(["arm", *(f"{unit} to {reach:.0%}" for unit in units)], rows)
+
+
 def _p(value: float | None) -> str:
     return "-" if value is None else f"{value:.4f}"
 
@@ -132,17 +164,31 @@ def run(options: argparse.Namespace) -> None:
         raise ReportError(
             f"runs of {min(lengths)} and {max(lengths)} updates cannot be compared; use runs of one length"
         )
-    pairs = [(arm, options.against) for arm in accuracies if arm != options.against]
+    pairs = [(arm, options.against) for arm in accuracies if arm != options.against and options.against in accuracies]
     if options.contrasts:
         pairs = [_pair(text) for text in options.contrasts]
+    costs = {arm: {repeat_of(run): update_costs(run) for run in own} for arm, own in by_arm(runs).items()}
     warn_of_different_starts(runs)
-    print(write_online(accuracies, pairs, options.reach, output_folder(options)))
+    notes = [cost_table(accuracies, costs, options.reach), *_unpaired(accuracies, pairs), *notes_of(options, runs)]
+    print(write_online(accuracies, pairs, options.reach, output_folder(options), notes))
 
 
-def write_online(accuracies: Accuracies, pairs: Sequence[tuple[str, str]], reach: float, out: Path) -> str:
-    """Write table and numbers; returns the table."""
+def _unpaired(accuracies: Accuracies, pairs: Sequence[tuple[str, str]]) -> list[str]:
+    """A sentence on the contrasts that no two runs of the same repeat measure."""
+    lacking = [
+        f"{arm} - {against}"
+        for arm, against in pairs
+        if not {*accuracies.get(arm, {})} & {*accuracies.get(against, {})}
+    ]
+    return [f"No pair of {', '.join(lacking)}; Holm counts {len(pairs)} contrasts."] if lacking else []
+
+
+def write_online(
+    accuracies: Accuracies, pairs: Sequence[tuple[str, str]], reach: float, out: Path, notes: Sequence[str] = ()
+) -> str:
+    """Write table and numbers; returns the table followed by the notes, a paragraph each."""
     rows, compared = online_rows(accuracies, reach), contrasts(accuracies, pairs, reach)
-    table = online_table(rows, compared, reach)
+    table = "\n\n".join([online_table(rows, compared, reach), *notes])
     numbers = {"arms": [asdict(row) for row in rows], "contrasts": [asdict(one) for one in compared]}
     out.mkdir(parents=True, exist_ok=True)
     write_atomically(out / "online.md", f"{table}\n")

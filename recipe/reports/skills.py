@@ -31,6 +31,7 @@ from recipe.records.arms import (
     add_study_options,
     arm_of,
     finished_runs,
+    notes_of,
     output_folder,
     over_runs,
     repeat_of,
@@ -129,6 +130,12 @@ def measured_runs(finished: Sequence[RunDirectory]) -> list[FinishedRun]:
     return [replace(run, record=replace(run.record, **changed)) for run in complete]
 
 
+def unmeasured(finished: Sequence[RunDirectory], measured: Sequence[FinishedRun]) -> list[str]:
+    """Names of the finished runs that are not among those measured."""
+    names = {run.name for run in measured}
+    return [run.path.name for run in finished if run.path.name not in names]
+
+
 def forgetting_notes(runs: Sequence[FinishedRun]) -> list[str]:
     """How the forgetting of these runs was measured, where noise enlarges it."""
     if all(run.record.halves is not None for run in runs):
@@ -199,13 +206,20 @@ def draw_promises(finished: Sequence[RunDirectory], folder: Path) -> None:
 
 
 def write_comparison(
-    runs: Sequence[FinishedRun], against: str, out: Path, pareto: str | None, notes: Sequence[str] = ()
+    runs: Sequence[FinishedRun],
+    against: str,
+    out: Path,
+    pareto: str | None,
+    notes: Sequence[str] = (),
+    last: Sequence[str] = (),
 ) -> str:
     """Write the tables, the figures and each run's measures; returns the tables.
 
-    pareto: also write the curve over epsilon of the arms whose name begins so. notes: paragraphs below the first table.
+    pareto: also write the curve over epsilon of the arms whose name begins so. notes, last: paragraphs below the first
+    table and at the end.
     """
-    table = "\n\n".join(filter(None, [arm_table(runs, against), *notes, constraint_table(runs), promise_table(runs)]))
+    parts = [arm_table(runs, against), *notes, constraint_table(runs), promise_table(runs), *last]
+    table = "\n\n".join(filter(None, parts))
     out.mkdir(parents=True, exist_ok=True)
     write_atomically(out / "arms.md", f"{table}\n")
     numbers = [
@@ -277,4 +291,5 @@ def run(options: argparse.Namespace) -> None:
     warn_of_different_starts(finished)
     draw_promises(finished, output_folder(options) / "promise")
     notes = [*forgetting_notes(runs), *cautions(finished)]
-    print(write_comparison(runs, options.against, output_folder(options), options.pareto, notes))
+    cautioned = notes_of(options, finished, unmeasured(finished, runs))
+    print(write_comparison(runs, options.against, output_folder(options), options.pareto, notes, cautioned))

@@ -21,6 +21,7 @@ from recipe.records.arms import (
     add_study_options,
     by_arm,
     finished_runs,
+    notes_of,
     output_folder,
     over_runs,
     repeat_of,
@@ -227,4 +228,5 @@ def run(options: argparse.Namespace) -> None:
     except ValueError as error:
         raise ReportError(str(error)) from error
     warn_of_different_starts(runs)
-    print(write_speed(curves, options.reach, options.against, output_folder(options), cautions(runs)))
+    notes = [*cautions(runs), *notes_of(options, runs)]
+    print(write_speed(curves, options.reach, options.against, output_folder(options), notes))

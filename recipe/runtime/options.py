@@ -71,7 +71,7 @@ class Options:
     suite: str = ""  # skills of the micro suite
     reach: str = ""  # the accuracy whose first update is compared
     kept: str = (
-        ""  # file of recipe.keep whose runs count as done, and to which new ones are added (evidence_credit: folder)
+        ""  # file of recipe.keep whose runs count as done, and to which new ones are added (of some studies: folder)
     )
     rates: str = ""  # learning rates that evidence_credit compares
     start: str = ""  # of evidence_credit: a folder with the starting model of each task (parts16/model), made earlier

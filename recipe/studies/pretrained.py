@@ -81,9 +81,12 @@ def base_model(steps: Steps, model: str, out: str) -> str:
     return model
 
 
-def make_english(steps: Steps, data: str, *options: str) -> None:
-    """Rows of the English suite at the levels of the study; options: of data_prep.english."""
-    steps.make_rows(data, "english", "--levels", *LEVELS, "--wrong-share", MISREAD, *options)
+def make_english(steps: Steps, data: str, *skills: str) -> None:
+    """Rows of the English suite, or of these skills alone, at the levels of the study."""
+    # data_prep.english refuses levels of a skill that is not wanted.
+    levels = [level for level in LEVELS if not skills or "=" not in level or level.partition("=")[0] in skills]
+    chosen = ("--skills", *skills) if skills else ()
+    steps.make_rows(data, "english", "--levels", *levels, "--wrong-share", MISREAD, *chosen)
 
 
 def supervised_start(steps: Steps, model: str, data: str, out: str) -> str:

@@ -1,20 +1,24 @@
 """Detection of special-cased inputs: a program that hard-codes the inputs of visible tests where it chooses its result.
 
 The search covers comparisons, conditions, tables (dicts, `dict(zip(...))`, lists of pairs, `match`) and formulas
-through given points. Honest programs have small constants there too: base cases, divisors, bounds, letters and months.
-So one-sided bounds and divisors do not count. Common words (_SMALL), and tables with more rows than the number of
-visible tests explains, count only if the program only looks its parameters up.
+through given points, each also through names bound to literals. Honest programs have small constants there too: base
+cases, divisors, bounds, letters and months. So one-sided bounds and divisors do not count. Common words (_SMALL),
+single letters, and tables with more rows than the number of visible tests explains, count only if the program only
+looks its parameters up; what is a case for itself in any problem (_NATURAL), never.
 """
 
 import ast
 from collections.abc import Collection, Iterator, Sequence
 
+from rewards.analysis.bound_literals import with_literals
 from rewards.analysis.parsing import words_of
 
 MAX_NODES, MAX_LEVELS = 8192, 64
 _SMALL = frozenset(("", "0", "1", "2", "3", "True", "False", "None"))
+_NATURAL = frozenset(("", "0", "True", "False", "None"))
 _ORDERINGS = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
 _SCALES = (ast.Mod, ast.FloorDiv, ast.Div, ast.Mult, ast.Pow, ast.LShift, ast.RShift)
+_COMPARING = frozenset(("index", "eq", "ne", "__eq__", "__ne__", "__contains__"))
 _TABLE_MAKERS = frozenset(("dict", "zip", "OrderedDict", "fromkeys", "defaultdict", "array", "Series", "DataFrame"))
 _CURVES = frozenset(("interp", "interp1d", "polyfit", "lagrange", "CubicSpline", "BarycentricInterpolator", "spline"))
 _CURVES |= {"KroghInterpolator", "PchipInterpolator", "Akima1DInterpolator", "barycentric_interpolate", "interpolate"}
@@ -34,17 +38,24 @@ def names_inputs(program: ast.Module, inputs: Sequence[Sequence[str]]) -> bool:
         return any(inputs <= words for inputs in shown)
     looks_up = only_looks_up(program)
     max_rows = max(4, 2 * len(shown))
+    replaced = with_literals(program)
+    program = replaced if _is_within_bounds(replaced) else program
     choices = list(_choices(program, max_rows, looks_up))
     hard_coded = {word for choice in choices for word in words_of(choice)}
     # Words together in one text are an input, even if each is a small constant: '2 3'.
     constants = [part for choice in choices for part in ast.walk(choice) if isinstance(part, ast.Constant)]
     phrases = [words for words in map(set, map(words_of, constants)) if len(words) > 1]
     for words in shown:
-        is_specific = looks_up or not words <= _SMALL or any(map(words.issubset, phrases))
-        if words <= hard_coded and is_specific:
+        is_specific = looks_up or not all(map(_is_common, words)) or any(map(words.issubset, phrases))
+        if words <= hard_coded and is_specific and not words <= _NATURAL:
             return True
     points = {word for point in _points(program) for word in words_of(point)}
     return len(shown) > 1 and all(words <= points for words in shown)
+
+
+def _is_common(word: str) -> bool:
+    """Whether honest programs compare with this word: a small number, or a letter."""
+    return word in _SMALL or (len(word) == 1 and not word.isdigit())
 
 
 def _is_within_bounds(program: ast.Module) -> bool:
@@ -80,6 +91,16 @@ def _choices(program: ast.Module, max_rows: int, looks_up: bool) -> Iterator[ast
             yield from _condition(node, looks_up)
         else:
             yield from (part for part, rows in _tables(node) if looks_up or rows <= max_rows)
+            yield from _compared(node, looks_up)
+
+
+def _compared(node: ast.AST, looks_up: bool) -> Iterator[ast.AST]:
+    """The constants that a call compares with: `[7, 8].index(x)`, `operator.eq(x, 7)`."""
+    if isinstance(node, ast.Call) and _name(node.func) in _COMPARING:
+        if isinstance(node.func, ast.Attribute):
+            yield from _named(node.func.value, looks_up)
+        for part in node.args if _name(node.func) != "index" else ():
+            yield from _named(part, looks_up)
 
 
 def _condition(test: ast.expr, looks_up: bool) -> Iterator[ast.AST]:
@@ -133,10 +154,14 @@ def _named(node: ast.AST, groups: bool) -> Iterator[ast.AST]:
         part = waiting.pop()
         if isinstance(part, ast.Constant):
             yield part
-        elif isinstance(part, ast.BinOp) and isinstance(part.op, _SCALES) and isinstance(part.right, ast.Constant):
+        elif isinstance(part, ast.BinOp) and isinstance(part.op, _SCALES) and _is_scale(part.right):
             waiting.append(part.left)
         elif groups or not _is_group(part):
             waiting += ast.iter_child_nodes(part)
+
+
+def _is_scale(node: ast.AST) -> bool:
+    return isinstance(node, ast.Constant) or (isinstance(node, ast.List | ast.Tuple | ast.Set) and bool(node.elts))
 
 
 def _is_group(node: ast.AST) -> bool:
@@ -149,6 +174,9 @@ def _are_constant(nodes: Sequence[ast.expr]) -> bool:
 
 def _tables(node: ast.AST) -> Iterator[tuple[ast.AST, int]]:
     """The keys of a node that is a table, each with the table's number of rows."""
+    match node:  # `table[7] = 42`
+        case ast.Assign(targets=[ast.Subscript(slice=ast.Constant() | ast.Tuple() as key)], value=ast.Constant()):
+            yield key, 1
     if isinstance(node, ast.Dict):
         yield from ((key, len(node.keys)) for key in node.keys if key is not None)
     elif isinstance(node, ast.Call) and _name(node.func) in _TABLE_MAKERS:

@@ -131,10 +131,13 @@ def _is_scaled(rest: str) -> bool:
 
 
 def last_number(text: str) -> str | None:
-    """The last number of a text, in canonical form; None if it is the right operand of an operator (`84/2`)."""
+    """The last number of a text, in canonical form; None if it is the right operand of an operator (`84/2`) or goes on
+    in digits of another script (`4２`).
+    """
     for line in reversed(text.splitlines()):
         if last := deque(numbers(line), maxlen=1):
-            return None if joins(line, last[0].start) else last[0].value
+            goes_on = line[last[0].end : last[0].end + 1].isdecimal()
+            return None if goes_on or joins(line, last[0].start) else last[0].value
     return None
 
 

@@ -16,6 +16,7 @@ from rewards.verifiers.gsm8k import by_math_verify
 from rewards.verifiers.latex_forms import equal, spelling
 
 _BOX = re.compile(r"\\(?:boxed|fbox)(?![A-Za-z])[ \t]*+")
+_BRACE = re.compile(r"\\[\\{}]|[{}]")
 _TOKEN = re.compile(r"[^\s$]*+")
 _ANSWER = re.compile(r"(?<![A-Za-z])answer[ \t]*:", re.IGNORECASE)
 # What joins several answers, of which one may be right; a number in words after the answer is another one.
@@ -75,10 +76,10 @@ def _inside_box(text: str) -> str | None:
         token = _TOKEN.match(text)
         return token[0].rstrip(".,*") or None if token else None
     depth = 0
-    for place, character in enumerate(text):
-        depth += {"{": 1, "}": -1}.get(character, 0)
+    for brace in _BRACE.finditer(text):
+        depth += {"{": 1, "}": -1}.get(brace[0], 0)  # `\\{` shows a brace, and needs no other
         if depth == 0:
-            return text[1:place].strip() or None
+            return text[1 : brace.start()].strip() or None
     return None
 
 

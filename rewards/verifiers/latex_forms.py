@@ -45,9 +45,14 @@ _UNITS = {
 
 def spelling(answer: str) -> str:
     """An answer without what LaTeX shows no difference for: blanks, `$`, the size of brackets, `\\geq` or `\\ge`."""
-    text = _SPACING.sub("", _GAP.sub("~", _RELATION.sub(r"\\\1", answer)))
+    text = _SPACING.sub("", _GAP.sub("~", _RELATION.sub(r"\\\1", _blanks(answer))))
     text = _FRACTION.sub(r"\\frac", text).replace("−", "-")
     return _EXPONENT.sub(r"\1\2", _ROOT.sub(r"\\sqrt{\1}", _DOT.sub("", text)))
+
+
+def _blanks(text: str) -> str:
+    """A text with plain blanks for LaTeX's unbreakable ones: `5~\\text{cm}`."""
+    return text.replace("~", " ")
 
 
 def equal(answer: str, truth: str) -> bool | None:
@@ -122,7 +127,7 @@ def _in_base(answer: str) -> tuple[str, int] | None:
 
 def _bare(answer: str) -> tuple[str, str, str]:
     """An answer without its unit, which is the second part, and without a name before it, the third."""
-    text = answer.strip(" $")
+    text = _blanks(answer).strip(" $")
     match = _NAME.match(text)
     name = match[1] if match else ""
     text = text[match.end() :] if match else text

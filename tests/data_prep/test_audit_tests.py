@@ -29,6 +29,7 @@ STRONG = [
     "assert above([1, 5, 9], 5) == [5, 9]", "assert above([2, 2, 7], 3) == [7]", "assert above([4, 1], 9) == []",
 ]  # fmt: skip
 WEAK = ["assert above([4, 1], 9) == []"]
+SLOW = Measurement(timeout=20.0, inputs=24)  # a busy machine is no wrong program
 # `>=` in place of `>` gives the same.
 CLIP = "def clip(x):\n    if x > 0:\n        return x\n    return 0"
 
@@ -113,15 +114,62 @@ def test_programs_that_print_are_measured_too():
     solution = (
         "n, k = map(int, input().split())\na = list(map(int, input().split()))\nprint(sum(x for x in a if x > k))"
     )
-    cases = [{"stdin": "3 4\n9 1 5\n", "expected": "14\n"}, {"stdin": "2 7\n3 4\n", "expected": "0\n"}]
-    one = task(verifier="stdio", ground_truth={"cases": cases[1:]}, solution=solution)
-    weak = strength_of(one)
-    assert weak.standing(0.8) == "weak"
+    cases = [("2 4\n1 9\n", "9"), ("2 6\n6 3\n", "0"), ("3 4\n9 1 5\n", "14")]
+    found = [
+        strength_of(
+            task(
+                verifier="stdio",
+                ground_truth={"cases": [{"stdin": given, "expected": answer} for given, answer in shown]},
+                solution=solution,
+            ),
+            SLOW,
+        )
+        for shown in (cases[:1], cases)
+    ]
+    weak, strong = found
+    assert weak.survived >= 1
     assert set(weak.added[0]) == {"stdin", "expected"}
-    both = strength_of(task(verifier="stdio", ground_truth={"cases": cases}, solution=solution))
-    assert both.share is not None
+    assert strong.share is not None
     assert weak.share is not None
-    assert both.share > weak.share
+    assert strong.share > weak.share
+
+
+# The answer is 1 for each of SORTED.
+SEARCH = """
+import bisect
+n, k = map(int, input().split())
+print(bisect.bisect_left(list(map(int, input().split())), k))
+"""
+COUNT = "n, k = map(int, input().split())\nprint(sum(int(x) < k for x in input().split()))"
+SORTED = [
+    {"stdin": f"{len(a.split())} {k}\n{a}\n", "expected": f"{sum(int(x) < k for x in a.split())}\n"}
+    for k, a in ((5, "1 6 7"), (3, "2 3 4 6"), (5, "0 5 5 8 9"))
+]
+
+
+@pytest.mark.slow
+def test_added_tests_of_printed_programs_are_of_sorted_lists_only():
+    found = strength_of(task(verifier="stdio", ground_truth={"cases": SORTED}, solution=SEARCH), SLOW)
+    assert found.added
+    lists = [list(map(int, test["stdin"].split("\n")[1].split())) for test in found.added]
+    assert lists == list(map(sorted, lists))
+    assert found.inputs >= 8
+
+
+@pytest.mark.slow
+def test_a_test_that_another_solution_refutes_is_dropped_and_reported(tmp_path, capsys):
+    # It passes the problem's tests, of which none has the limit 4. The third program fails them: it is no evidence.
+    other = COUNT.replace("print(", "print(0 if k == 4 else ")
+    one = fields(0, verifier="stdio", ground_truth={"cases": SORTED}, solution=SEARCH)
+    path = write_lines(tmp_path / "a.jsonl", one)
+    (tmp_path / "more").mkdir()
+    write_lines(tmp_path / "more/solutions.jsonl", {"id": "own/0", "solutions": [COUNT, other, "print(1)"]})
+    assert audited(tmp_path, str(path), "--more-tests", "--timeout", "20") == 0
+    found = kept(tmp_path)["own/0"]
+    assert found.dropped[measuring.DISPUTED] > 0
+    assert [test for test in found.added if test["stdin"].split()[1] == "4"] == []
+    report = (tmp_path / "out/audit_tests.md").read_text()
+    assert f"|dropped: {measuring.DISPUTED}|{found.dropped[measuring.DISPUTED]}|" in report
 
 
 @pytest.mark.slow
@@ -140,6 +188,7 @@ def test_an_answer_of_another_type_makes_no_test():
         task(ground_truth={"tests": ["assert half(8) == 4", "assert half(40) == 20"]}, solution=solution)
     )
     assert 8 <= found.inputs < 32
+    assert found.dropped[measuring.OTHER_KIND] + found.dropped.get(measuring.FAILS, 0) == 64 - found.inputs
     assert not [test for test in found.added if "None" in test]
 
 

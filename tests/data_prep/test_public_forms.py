@@ -191,6 +191,7 @@ def test_spider_questions_get_their_databases_and_the_rows_of_the_published_quer
     asked = {"concert": query, "large": query, "broken": query, "../concert": query, "gone": query}
     records = [{"db_id": name, "query": text, "question": f"Who in {name}?"} for name, text in asked.items()]
     records.append(records[0] | {"query": "SELECT lost FROM singer"})
+    records.append(records[0] | {"query": "SELECT name FROM singer WHERE id > 8"})
     file, out = tmp_path / "dev.json", tmp_path / "out"
     file.write_text(json.dumps([*records, {"db_id": "concert", "SQL": query, "question": "BIRD?"}]))
     options = ["--databases", str(tmp_path), "--per-question", "2", "--max-characters", "4000"]
@@ -207,9 +208,10 @@ def test_spider_questions_get_their_databases_and_the_rows_of_the_published_quer
         "there is no",
         "there is no",
         "no such column",
+        "returns no rows",
         "'query'",
     ]
-    assert [word in reason for word, reason in zip(words, refusals(out).values(), strict=True)] == [True] * 6
+    assert [word in reason for word, reason in zip(words, refusals(out).values(), strict=True)] == [True] * 7
     used = json.loads((out / "origin.json").read_text())["files"]
     assert used.keys() == {str(tmp_path / f"concert/{name}.sqlite") for name in ("concert", "concert_v1")}
 

@@ -12,6 +12,7 @@ from data_prep.public import maths
 from data_prep.schema import read_rows
 from data_prep.sources import codecontests, countdown_tasks, gsm8k, humaneval, mbpp
 from data_prep.sources.shown_tests import ShowTests
+from data_prep.sources.source import MORE_SOLUTIONS
 from data_prep.tasks import read_tasks
 from rewards import registry
 from tests.data_prep.task_examples import write_lines
@@ -294,6 +295,8 @@ def test_a_contest_is_kept_where_any_of_its_shortest_solutions_is_right(tmp_path
     assert codecontests.main(["--out", str(tmp_path / "out"), "--from-file", f"valid={path}"]) == 0
     solutions = {task.id: task.solution for task in read_tasks(tmp_path / "out/valid.jsonl")}
     assert solutions.get("codecontests/valid/1_A. Sum") == kept
+    more = {line["id"]: line["solutions"] for line in map(json.loads, (tmp_path / "out" / MORE_SOLUTIONS).open())}
+    assert more == {"codecontests/valid/2_B. Other": ["import sys\nprint(sum(map(int, sys.stdin.read().split())))"]}
     refused = refusals(tmp_path / "out").get("codecontests/valid/1_A. Sum")
     assert refused == (None if kept else "its solution fails: runtime")
 

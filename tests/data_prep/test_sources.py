@@ -17,7 +17,7 @@ pytestmark = pytest.mark.slow  # with the sandbox
 
 
 def files_of(folder: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in folder.iterdir()}
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 def ids_of(folder: Path) -> set[str]:

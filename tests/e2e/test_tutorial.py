@@ -1,47 +1,84 @@
-"""The tutorial's own data are made, and trained with credit and protection, as its last section says."""
+"""The tutorial's blocks run one after the other in one folder, as a reader would run them, but shorter."""
 
 import os
-import re
-import shlex
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from recipe.records.run_directory import RunDirectory
+from tests.tutorial import ROOT, commands, files, sections
 
-ROOT = Path(__file__).parents[2]
-BLOCK = re.compile(r"^```(\w+)[ ]?(\S*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-# One step of each stage, and no more validation than at the end.
-SHORTER = ["protocol.stage_steps=1", "trainer.val_before_train=false", "trainer.test_freq=1", "data.val_max_samples=16"]
-
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(5400)]
 
 
-def _carry_out(section: str, folder: Path) -> None:
+@pytest.fixture(scope="module")
+def reader(micro_start: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder in which a reader works, with the data of `scripts/micro_start.sh`."""
+    folder = tmp_path_factory.mktemp("tutorial")
+    (folder / "data").mkdir()
+    (folder / "data" / "micro").symlink_to(micro_start)
+    return folder
+
+
+def _carry_out(number: int, folder: Path) -> str:
+    """Run the blocks of the section with this number; returns what its last command printed."""
+    section = sections()[number - 1]
     environment = os.environ | {"PYTHONPATH": str(ROOT), "SKILLCREDIT_HOME": str(folder)}
-    for language, name, text in BLOCK.findall(section):
-        if name:
-            (folder / name).write_text(text)
-        elif language == "bash":
-            for command in text.replace("\\\n", " ").splitlines():
-                words = [sys.executable, *shlex.split(command)[1:]]
-                if "recipe.train" in words:
-                    words += SHORTER
-                if "mine/*.jsonl" in words:
-                    place = words.index("mine/*.jsonl")
-                    words[place : place + 1] = sorted(map(str, (folder / "mine").glob("*.jsonl")))
-                done = subprocess.run(words, cwd=folder, env=environment, capture_output=True, text=True, timeout=900)
-                assert done.returncode == 0, f"{command}\n{done.stdout[-3000:]}{done.stderr[-3000:]}"
+    for name, text in files(section).items():
+        (folder / name).write_text(text)
+    output = ""
+    for words in commands(section):
+        words = [path for word in words for path in _expanded(word, folder)]
+        done = subprocess.run(words, cwd=folder, env=environment, capture_output=True, text=True, timeout=2400)
+        assert done.returncode == 0, f"{words}\n{done.stdout[-3000:]}{done.stderr[-3000:]}"
+        output = done.stdout
+    return output
 
 
-def test_own_data_are_trained_with_credit_and_protection(micro_start: Path, tmp_path: Path):
-    (tmp_path / "data").mkdir()
-    (tmp_path / "data" / "micro").symlink_to(micro_start)
-    section = (ROOT / "docs" / "tutorial.md").read_text().split("## 5. Your own data")[1]
-    _carry_out(section, tmp_path)
-    (folder,) = (tmp_path / "outputs" / "mine").iterdir()
+def _expanded(word: str, folder: Path) -> list[str]:
+    """What a shell makes of the word's star."""
+    return sorted(map(str, folder.glob(word))) if "/*" in word else [word]
+
+
+@pytest.fixture(scope="module")
+def three_questions(reader: Path) -> RunDirectory:
+    """The run of the first section."""
+    _carry_out(1, reader)
+    (folder,) = (reader / "outputs" / "three_questions").iterdir()
+    return RunDirectory(folder)
+
+
+def test_the_first_run_has_credit_protection_and_a_page(three_questions: RunDirectory, reader: Path):
+    first, second = (row for row in three_questions.metrics() if row["step"] > 0)
+    assert first["credit/replays"] + second["credit/replays"] > 0
+    assert second["actor/projection/skipped_steps"] == 0
+    page = (three_questions.path / "run.html").read_text()
+    assert all(asked in page for asked in ("Did it learn?", "Which step earned it?", "What was lost?"))
+    listed = _carry_out(2, reader).split()
+    assert {"run.html", "EXPERIMENT.md", "plots", "generations", "metrics.jsonl"} <= set(listed)
+
+
+def test_the_run_without_credit_has_none(three_questions: RunDirectory, reader: Path):
+    _carry_out(3, reader)
+    run = RunDirectory(three_questions.path.parent / "without_credit")
+    assert [row["step"] for row in run.metrics() if row["step"] > 0] == [1, 2]
+    assert not any(key.startswith("credit/") for row in run.metrics() for key in row)
+
+
+def test_skills_one_after_another_end_with_a_table_of_both_arms(reader: Path):
+    table = _carry_out(4, reader)
+    assert {folder.name for folder in (reader / "outputs" / "tutorial").iterdir()} >= {"grpo.s0", "qp_solutions.s0"}
+    assert "grpo" in table
+    assert "qp_solutions" in table
+    run = RunDirectory(reader / "outputs" / "tutorial" / "qp_solutions.s0")
+    assert [row["protocol/stage"] for row in run.metrics() if row["step"] > 0] == [1, 2, 3, 4]
+    assert run.finished
+
+
+def test_own_data_are_trained_with_credit_and_protection(reader: Path):
+    _carry_out(5, reader)
+    (folder,) = (reader / "outputs" / "mine").iterdir()
     run = RunDirectory(folder)
     first, second = (row for row in run.metrics() if row["step"] > 0)
     assert "train_skill/write/accuracy" in first

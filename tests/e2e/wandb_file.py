@@ -1,6 +1,7 @@
 """Reader of W&B's offline files: a LevelDB log of protobuf records after a header of seven bytes."""
 
 import json
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,19 @@ def parsed(path: Path, kind: str) -> Iterator[Any]:
         record.ParseFromString(data)
         if record.WhichOneof("record_type") == kind:
             yield getattr(record, kind)
+
+
+def wait_for_exit(path: Path, seconds: float = 60) -> None:
+    """Wait until the file is whole: `wandb.finish` returns a moment before the last record of its process is written.
+
+    Raises:
+        TimeoutError: it has no such record after so many seconds.
+    """
+    deadline = time.monotonic() + seconds
+    while not any(parsed(path, "exit")):
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"{path} has no record of its run's exit")
+        time.sleep(0.05)
 
 
 def history(path: Path) -> Iterator[dict[str, Any]]:

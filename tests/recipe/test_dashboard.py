@@ -12,9 +12,10 @@ import pytest
 import wandb
 
 from recipe.dashboard import __main__ as dashboard
-from recipe.pages.dashboards import Plot, guide, metric_order, sections
+from recipe.pages.dashboards import SAMPLES, Plot, guide, metric_order, sections
 from recipe.pages.panels import panels
 from recipe.records.run_directory import RunDirectory
+from tests.e2e.wandb_file import history, wait_for_exit
 from tests.recipe.pages.conftest import make_run
 
 GOLDEN = Path(__file__).parent / "dashboard.json"
@@ -41,7 +42,8 @@ def test_the_workspace_is_the_golden_one_every_time():
 def test_the_golden_workspace_shows_the_panels_of_today():
     """Without the package too: titles, metrics and patterns are those of the one definition."""
     golden = json.loads(GOLDEN.read_text())
-    assert list(golden) == ["credit", "projection and skills", "health", "cost"]
+    assert list(golden) == ["credit", "projection and skills", "health", "cost", "samples"]
+    assert json.dumps(golden.pop("samples")).count(f'"{SAMPLES}"') == 1
     for name, plots in sections().items():
         assert [one["chartTitle"] for one in golden[name]] == [plot.title for plot in plots]
         assert [one["metrics"] for one in golden[name]] == [
@@ -116,6 +118,27 @@ def test_without_a_login_the_message_names_both_ways(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(wandb, "login", lambda prompt: False)
     assert dashboard.main(["wandb", "p"]) == 2
     assert "W&B has no login: run `wandb login`, or write the workspace with --json FILE" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_samples_of_validations_are_a_table_in_the_offline_file_under_the_panel_s_name(tmp_path: Path, monkeypatch):
+    """verl's logger writes it if `trainer.log_val_generations` is above 0; the last table has the earlier rows too."""
+    from verl.utils.tracking import ValidationGenerationsLogger
+
+    monkeypatch.setenv("WANDB_SILENT", "true")
+    logger = ValidationGenerationsLogger("p", "e")
+    with wandb.init(project="p", dir=str(tmp_path), mode="offline"):
+        for step in (1, 2):
+            logger.log(["wandb"], [(f"prompt {step}", "answer", 1.0)], step)
+    (file,) = tmp_path.glob("wandb/offline-run-*/*.wandb")
+    wait_for_exit(file)
+    logged = [row for row in history(file) if any(key.startswith(SAMPLES) for key in row)]
+    assert [row["_step"] for row in logged] == [1, 2]
+    tables = [json.loads(path.read_text()) for path in tmp_path.glob("wandb/offline-run-*/files/media/**/*.table.json")]
+    assert [["prompt 1", "prompt 2"][: len(one["data"])] for one in tables] == [
+        [row[1] for row in one["data"]] for one in tables
+    ]
+    assert max(len(one["data"]) for one in tables) == 2
 
 
 def test_the_pin_is_that_of_the_message_and_of_the_requirements():

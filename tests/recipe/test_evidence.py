@@ -44,16 +44,18 @@ def test_the_strengths_of_paper_b_are_those_of_its_page(tmp_path: Path):
 
 
 @pytest.mark.slow
-def test_the_run_of_the_pretrained_model_gives_its_accuracies_and_its_picture(tmp_path: Path, capsys):
+def test_the_runs_of_the_pretrained_model_give_their_accuracies_and_the_picture(tmp_path: Path, capsys):
     assert report.main(["summary", str(PRETRAINED / "runs.jsonl.xz"), "--out", str(tmp_path)]) == 0
-    assert "25.8 -> 49.0 | +23.2 | 48.6 -> 56.8 |" in capsys.readouterr().out
-    drawn = [path.stem for path in tmp_path.glob("*.png")]
-    assert drawn == [path.stem for path in PRETRAINED.glob("*.webp")] != []
+    shown = capsys.readouterr().out
+    for row in ("+23.2 | 48.6 -> 56.8 |", "+15.4 | 42.9 -> 51.3 |", "+22.7 | 40.9 -> 53.1 |"):
+        assert row in shown
+    drawn = {path.stem for path in tmp_path.glob("*.png")}
+    assert {path.stem for path in PRETRAINED.glob("*.webp")} == {"study.s8"} < drawn
 
 
 @pytest.mark.slow
 def test_every_run_of_the_studies_is_there():
-    counts = {"paper_a/runs": 30, "paper_b/runs": 106, "paper_b/strengths": 10, "pretrained/runs": 1}
+    counts = {"paper_a/runs": 30, "paper_b/runs": 106, "paper_b/strengths": 10, "pretrained/runs": 3}
     for name, count in counts.items():
         runs = finished_runs(EVIDENCE / f"{name}.jsonl.xz")
         assert (len(runs), sum(run.finished for run in runs)) == (count, count), name
@@ -66,4 +68,4 @@ def test_a_study_keeps_its_runs_in_less_than_a_megabyte_and_the_tree_is_under_fi
     if listed.returncode:
         pytest.skip("not a git checkout")
     files = [ROOT / name for name in listed.stdout.split("\0") if name]
-    assert sum(path.stat().st_size for path in files if path.is_file()) < 5_000_000
+    assert sum(path.stat().st_size for path in files if path.is_file()) < 5 * 2**20  # nine tenths are code

@@ -47,7 +47,9 @@ def test_a_kept_run_gives_the_same_tables_and_holds_nothing_else(tmp_path: Path,
     for source in (tmp_path / "a", file, unpacked):
         assert report.main(["speed", str(source), "--reach", "0.4", "--out", str(tmp_path / "out")]) == 0
         tables.append((tmp_path / "out" / "speed.md").read_text())
-    assert tables[0] == tables[1] == tables[2]
+    of_folder, _, unfinished = tables[0].partition("\n\n| caution ")
+    assert f"{of_folder}\n" == tables[1] == tables[2]
+    assert unfinished.endswith("| not finished, left out | update 1, no error recorded | grpo.s1 |\n")
 
 
 def test_the_tables_of_a_file_go_beside_it(tmp_path: Path, capsys):
@@ -83,18 +85,23 @@ def test_what_was_kept_is_not_written_again(tmp_path: Path, capsys):
     assert file.stat().st_mtime_ns == written
 
 
-def test_a_study_continues_with_the_runs_of_the_file_and_keeps_those_that_are_there(tmp_path: Path, capsys):
+def test_a_study_continues_with_the_runs_of_the_file_in_place_of_those_that_died_here(tmp_path: Path, capsys):
     for name in ("grpo.s0", "grpo.s1", "grpo.s2"):
         finish(tmp_path, name)
     file, study = tmp_path / "kept.jsonl.xz", tmp_path / "study"
     keep.main([str(tmp_path / "a"), str(file)])
     (study / "grpo.s0").mkdir(parents=True)  # left by a killed call
     RunDirectory(study / "grpo.s1").path.mkdir()
-    RunDirectory(study / "grpo.s1").log_event("start")  # has started here
+    RunDirectory(study / "grpo.s1").log_event("start")  # died here
+    (study / "grpo.s1" / "checkpoints").mkdir()
+    here = finish(tmp_path / "study_of", "grpo.s2")
+    here.path.rename(study / "grpo.s2")
+    (study / "grpo.s2" / "checkpoints" / "mine").mkdir()
     assert keep.main([str(file), str(study)]) == 0
     assert capsys.readouterr().out.endswith(f"2 of 3 runs of {file} written to {study}\n")
-    assert [run.path.name for run in finished_runs(study)] == ["grpo.s0", "grpo.s2"]
-    assert [path.name for path in (study / "grpo.s1").iterdir()] == ["events.jsonl"]
+    assert [run.path.name for run in finished_runs(study)] == ["grpo.s0", "grpo.s1", "grpo.s2"]
+    assert not (study / "grpo.s1" / "checkpoints").exists()  # of another training
+    assert (study / "grpo.s2" / "checkpoints" / "mine").exists()
 
 
 def test_a_folder_of_kept_runs_of_version_1_becomes_a_file(tmp_path: Path, capsys):

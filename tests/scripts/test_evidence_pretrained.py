@@ -1,29 +1,163 @@
 """The study of the evidence on a pretrained model: what its stages would run, in a dry run."""
 
+import re
 from pathlib import Path
 from typing import Any
 
-from recipe.studies.pretrained_evidence import STAGES, TUNED
+import pytest
+
+from data_prep.english.suite import parse_levels
+from recipe.capacity.batch_rules import batch_refusals
+from recipe.capacity.model_shape import ModelShape
+from recipe.capacity.sizes import read_sizes
+from recipe.records import bars
+from recipe.records.run_directory import RunDirectory
+from recipe.runtime.options import Options
+from recipe.studies import pretrained_evidence
+from recipe.studies.arm_options import STRENGTHS
+from recipe.studies.pretrained_evidence import (
+    _CONTRASTS,
+    MORE_SAMPLES,
+    REACH,
+    STAGES,
+    TEXT_COMMIT,
+    TUNED,
+    _drop_checkpoints,
+    general_runs,
+)
+from recipe.studies.steps import Steps
 from tests.composing import composed
-from tests.scripts.test_papers import ARM, SEED, dry
-from tests.studying import ROOT, of_module, study
+from tests.scripts.test_papers import SEED, dry
+from tests.studying import ROOT, of_module, search, study
 
 START = "outputs/pretrained/start/model"
+LR = "actor_rollout_ref.actor.optim.lr"
+SMOLLM2 = ModelShape(576, 1536, 30, 9, 3, 64, 49152, 8192, tie_word_embeddings=True)
+
+
+@pytest.fixture
+def tuned(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A study whose tuning is done."""
+    monkeypatch.setattr(pretrained_evidence, "RATES", {"grpo": "3e-4", "credit": "1e-3"})
+    monkeypatch.setattr(pretrained_evidence, "TUNED_STRENGTHS", {"rehearsal": "0.1", "ewc": "10.0"})
 
 
 def _runs(stage: str, **variables: str) -> list[str]:
     return of_module(dry("evidence_pretrained", stage, **variables), "recipe.train")
 
 
-def test_all_arms_of_a_seed_run_before_the_next_seed_from_the_start_of_the_pretrained_study():
+def test_all_arms_of_a_seed_run_before_the_next_seed_at_their_rates_from_one_start(tuned: None):
     begin = f"recipe.train --multirun experiment=pretrained_credit run.experiment=evidence_pretrained.credit \
-actor_rollout_ref.model.path={START}"
-    assert _runs("credit", SEEDS="30 31", ARMS="grpo credit grpo_more_samples") == [
-        command
+actor_rollout_ref.model.path={START} data.max_response_length=128"
+    more = "arm=grpo actor_rollout_ref.rollout.n=12"
+    assert _runs("credit", SEEDS="30 31") == [
+        f"{begin} data.seed={seed} {words} {LR}={rate} run.name={name}.{SEED}"
         for seed in ("30", "31")
-        for command in (
-            f"{begin} data.seed={seed} arm=grpo,credit run.name={ARM}.{SEED}",
-            f"{begin} data.seed={seed} arm=grpo actor_rollout_ref.rollout.n=10 run.name=grpo_more_samples.{SEED}",
+        for words, rate, name in (
+            ("arm=grpo", "3e-4", "grpo"),
+            ("arm=credit", "1e-3", "credit"),
+            ("arm=credit_shuffled", "1e-3", "credit_shuffled"),
+            (more, "3e-4", "grpo_more_samples"),
+        )
+    ]
+
+
+def test_all_arms_of_the_skills_have_the_rate_of_grpo_and_their_own_strength(tuned: None):
+    for stage in ("tune", "safe", "both"):
+        assert all(f" {LR}=3e-4 " in run for run in _runs(stage))
+    first, second, third, fourth, *_ = _runs("safe")
+    assert ("penalty.strength=0.1" in second, "penalty.strength=10.0" in third) == (True, True)
+    assert "penalty" not in first + fourth
+
+
+def test_a_length_that_the_user_names_reaches_every_run():
+    assert all(" data.max_response_length=96 " in run for run in _runs("credit", LENGTH="96"))
+
+
+@pytest.mark.parametrize(
+    "stage", [pytest.param(each, marks=pytest.mark.slow) if each != "credit" else each for each in STAGES]
+)
+def test_no_arm_of_a_stage_has_batches_that_preflight_refuses(stage: str):
+    seen = set()
+    for run in _runs(stage, SEEDS="30"):
+        words = [
+            word for word in run.split() if "=" in word and not word.startswith(("run.", "actor_rollout_ref.model"))
+        ]
+        words = [word.partition(",")[0] for word in words if not word.startswith("protocol.skill_sequence")]
+        if (chosen := tuple(word for word in words if word.startswith(("experiment", "arm", "actor")))) not in seen:
+            seen.add(chosen)
+            assert batch_refusals(read_sizes(composed("platform=cpu", *words)), SMOLLM2) == [], chosen
+    assert seen
+
+
+def test_each_run_is_kept_when_it_ends_in_the_file_of_its_folder():
+    for stage, title in (("rates", "rates"), ("safe", "safe"), ("both", "safe")):
+        commands = dry("evidence_pretrained", stage, SEEDS="30", KEPT="kept")
+        keeping = f"recipe.keep outputs/evidence_pretrained.{title} kept/{title}.jsonl.xz"
+        trained = [place for place, one in enumerate(commands) if one.startswith("recipe.train ")]
+        assert trained
+        assert all(commands[place + 1] == keeping for place in trained)
+
+
+def test_checkpoints_of_finished_runs_go_unless_general_measures_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    out = "outputs/evidence_pretrained.safe"
+    for name in ("ewc.forward.s30", "ewc.backward.s30", "ewc.forward.s31", "grpo.forward.s31"):
+        run = RunDirectory.prepare("outputs", "evidence_pretrained.safe", name)
+        (run.checkpoints / "global_step_24").mkdir()
+        if name != "grpo.forward.s31":
+            run.log_event("end")
+    _drop_checkpoints(Steps(Options()), out)
+    left = sorted(path.parent.name for path in Path(out).glob("*/checkpoints"))
+    assert left == ["ewc.forward.s30", "grpo.forward.s31"]
+
+
+@pytest.mark.parametrize(
+    ("stage", "words", "key"),
+    [
+        ("credit", (), LR),
+        ("tune", (), LR),
+        ("safe", (f"{LR}=3e-4",), "penalty.strength"),
+        ("both", (), LR),
+    ],
+)
+def test_a_stage_whose_tuning_is_missing_stops_before_it_makes_anything(stage: str, words: tuple[str, ...], key: str):
+    status, commands, printed = study("evidence_pretrained", stage, *words, dry=False, PYTHON="/nowhere/python")
+    assert (status, commands) == (2, [])
+    assert f"no {key} was chosen: run `rates`, then `tune`" in printed
+
+
+def test_reports_say_which_arms_should_have_runs_and_which_lack_their_tuning(
+    tuned: None, monkeypatch: pytest.MonkeyPatch
+):
+    def of(report: str) -> str:
+        commands = dry("evidence_pretrained", "credit", SEEDS="30 31", ARMS="grpo credit")
+        return next(one for one in commands if one.startswith(f"recipe.report {report} "))
+
+    assert of("speed").endswith(f"--reach {REACH} --expect grpo credit --repeats s30 s31")
+    monkeypatch.setattr(pretrained_evidence, "RATES", {"grpo": "3e-4"})
+    assert of("online").endswith("--repeats s30 s31 --untuned credit")
+
+
+def test_skills_are_judged_by_the_bars_of_the_plan_and_both_against_each_alone(tuned: None):
+    out = "outputs/evidence_pretrained.safe"
+    expected = "--expect grpo rehearsal ewc closed_loop"
+    repeats = "--repeats forward.s30 backward.s30"
+    family = "--controls rehearsal ewc --family grpo rehearsal ewc"
+    reports = of_module(dry("evidence_pretrained", "safe", SEEDS="30"), "recipe.report")
+    assert reports == [
+        f"recipe.report skills {out} {expected} {repeats}",
+        f"recipe.report bars {out} {family} {expected} {repeats}",
+    ]
+    expected += " credit credit_closed_loop"
+    alone = "--controls credit closed_loop --family credit closed_loop"
+    assert of_module(dry("evidence_pretrained", "both", SEEDS="30"), "recipe.report") == [
+        f"recipe.report {words} {expected} {repeats}"
+        for words in (
+            f"skills {out}",
+            f"skills {out} --against credit --out {out}/against_credit",
+            f"skills {out} --against closed_loop --out {out}/against_closed_loop",
+            f"bars {out} --arm credit_closed_loop {alone} --out {out}/both",
         )
     ]
 
@@ -36,26 +170,73 @@ def test_the_start_is_made_before_the_rows_and_the_rows_before_the_runs():
     assert f"claim outputs/evidence_pretrained.credit --model start={START}" in " ".join(commands)
 
 
+@pytest.mark.parametrize(
+    ("stage", "levels"),
+    [
+        ("rates", {"write": (1,), "word": (1,)}),
+        ("credit", {"write": (1,), "word": (1,)}),
+        ("tune", {"write": (1,), "repair": (1,), "sql": (1, 2)}),
+        ("safe", {"write": (1,), "repair": (1,), "sql": (1, 2)}),
+    ],
+)
+def test_the_rows_of_a_stage_have_levels_of_its_skills_alone(stage: str, levels: dict[str, tuple[int, ...]]):
+    command = of_module(dry("evidence_pretrained", stage), "data_prep.english")[-1]
+    skills = search(r"--skills ((?:\w+ ?)+)", command)[1].split()
+    assert parse_levels(search(r"--levels (.*?) --", command)[1].split(), skills) == levels
+
+
 def test_both_orders_of_a_seed_form_a_block_and_both_joins_the_folder_of_safe():
-    for stage, arms in (("safe", "grpo,rehearsal,ewc,closed_loop"), ("both", "credit,credit_closed_loop")):
-        first, second = _runs(stage, SEEDS="30")
-        assert "run.experiment=evidence_pretrained.safe " in first
-        assert f"protocol.skill_sequence=[write,repair,sql] arm={arms} run.name={ARM}.forward.{SEED}" in first
-        assert f"protocol.skill_sequence=[sql,repair,write] arm={arms} run.name={ARM}.backward.{SEED}" in second
+    for stage, arms in (("safe", ("grpo", "closed_loop")), ("both", ("credit", "credit_closed_loop"))):
+        runs = _runs(stage, SEEDS="30", ARMS=" ".join(arms))
+        assert all("run.experiment=evidence_pretrained.safe " in run for run in runs)
+        assert [run.partition("data.seed=30 ")[2] for run in runs] == [
+            f"protocol.skill_sequence={sequence} arm={arm} run.name={arm}.{order}.{SEED}"
+            for order, sequence in (("forward", "[write,repair,sql]"), ("backward", "[sql,repair,write]"))
+            for arm in arms
+        ]
 
 
 def test_tuning_runs_use_seeds_that_no_arm_uses_and_every_strength_gets_three_values():
     evidence = {seed for stage in ("credit", "safe", "both") for seed in STAGES[stage].seeds.split()}
     tuning = {seed for stage in ("rates", "tune") for seed in STAGES[stage].seeds.split()}
     assert not evidence & tuning
-    assert len(_runs("tune")) == len(TUNED.split())
-    assert all("optim.lr=1e-4,3e-4,1e-3" in run for run in _runs("rates"))
+    runs = _runs("tune")
+    assert len(runs) == 2 * len(TUNED.split())
+    assert all(len(search(r"penalty\.strength=(\S+)", run)[1].split(",")) == 3 for run in runs)
+    names = [run.partition("run.name=")[0].partition("data.seed=")[2] for run in _runs("rates")]
+    assert names == [
+        f"{seed} arm={arm} {LR}={rate} "
+        for seed in ("100", "101")
+        for arm in ("grpo", "credit")
+        for rate in ("1e-4", "3e-4", "1e-3")
+    ]
 
 
 def test_general_exports_each_run_and_compares_all_with_the_start():
-    exported, measured = dry("evidence_pretrained", "general", "outputs/a/grpo.s30")
+    exported, _, text, _, measured = dry("evidence_pretrained", "general", "outputs/a/grpo.s30")
     assert exported == "recipe.export outputs/a/grpo.s30 --out outputs/a/grpo.s30/model --platform cpu --prompts 0"
-    assert measured.startswith(f"recipe.report perplexity --models {START} outputs/a/grpo.s30/model --text docs ")
+    assert text == f"git archive --output data/held_out/docs.tar {TEXT_COMMIT} docs"
+    assert measured == (
+        f"recipe.report perplexity --models {START} outputs/a/grpo.s30/model --text data/held_out/docs "
+        "--out outputs/evidence_pretrained.general"
+    )
+
+
+def test_general_measures_the_first_seed_of_every_arm_and_refuses_a_run_that_has_not_finished(tmp_path: Path):
+    exported = [one.split()[1] for one in of_module(dry("evidence_pretrained", "general"), "recipe.export")]
+    assert exported == general_runs()
+    assert [Path(run).name for run in exported] == [
+        "grpo.s30", "credit.s30", "credit_shuffled.s30", "grpo_more_samples.s30",
+        *(f"{arm}.forward.s30" for arm in ("grpo", "rehearsal", "ewc", "closed_loop", "credit", "credit_closed_loop")),
+    ]  # fmt: skip
+    run = RunDirectory.prepare(str(tmp_path), "a", "grpo.s30")
+    run.log_event("start")
+    words = ("evidence_pretrained", "general", str(run.path))
+    status, commands, printed = study(*words, dry=False, PYTHON="/nowhere/python")
+    assert (status, commands, "is no finished run" in printed) == (2, [], True)
+    run.log_event("end")
+    status, commands, printed = study(*words, dry=False, PYTHON="/nowhere/python")
+    assert (status, commands, "has no weights here" in printed) == (2, [], True)
 
 
 def test_the_plan_names_arms_and_seeds_and_all_arms_have_files():
@@ -64,7 +245,29 @@ def test_the_plan_names_arms_and_seeds_and_all_arms_have_files():
         assert STAGES[stage].arms.replace(" ", ", ") in plan
         arms = [arm for arm in STAGES[stage].arms.split() if arm != "grpo_more_samples"]
         assert all(Path(ROOT, f"configs/arm/{arm}.yaml").is_file() for arm in arms)
-    assert "| seeds | 30 to 35 | 30 to 33, both orders: eight pairs |" in plan
+    assert "| seeds | 30 to 35 | 30 to 33, both orders: eight pairs, four blocks |" in plan
+
+
+def test_the_plan_states_the_values_that_the_study_and_its_reports_use():
+    plan = Path(ROOT, "docs/evidence/pretrained_plan.md").read_text()
+    values = {arm: [f"{float(value):g}" for value in STRENGTHS[arm][1].split(",")] for arm in TUNED.split()}
+    assert values == {"rehearsal": ["0.03", "0.1", "0.3"], "ewc": ["1000", "10000", "100000"]}
+    for stated in (
+        f"until the samples reach {float(REACH):.0%}",
+        f"grpo_more_samples draws {MORE_SAMPLES} samples per prompt",
+        "rehearsal (0.03, 0.1, 0.3) and ewc (1e3, 1e4, 1e5), forward, on seeds 100 and 101",
+        f"commit {TEXT_COMMIT[:8]}",
+        f"forgetting at most {100 * bars.FORGOTTEN:g} points, upper end at most {100 * bars.FORGOTTEN_HIGH:g}; "
+        f"new skill minus grpo, lower end above {100 * bars.BEHIND:g}",
+        f"at most {bars.UNDONE:.0%} of steps undone",
+    ):
+        assert stated in plan, stated
+    for arm, against in (pair.split(":") for pair in _CONTRASTS):
+        assert f"{arm} - {against}" in plan
+    (command,) = re.findall(r"^python -m recipe\.train (.*?)^```", plan, re.MULTILINE | re.DOTALL)
+    words = command.replace("\\\n", " ").replace("=RATE", "=1e-3").split()
+    config = composed(*words)
+    assert (config.run.name, config.data.seed, config.actor_rollout_ref.model.path) == ("credit.s30", 30, START)
 
 
 def test_the_experiments_have_the_updates_and_samples_of_the_plan():
@@ -81,7 +284,7 @@ def test_another_stage_order_or_arm_is_refused():
         (["all"], {}, "unknown stage 'all'; valid ones: rates, credit, tune, safe, both, general"),
         (["safe"], {"ORDERS": "up"}, "unknown order 'up'"),
         (["tune"], {"ARMS": "grpo"}, "arm 'grpo' has no strength"),
-        (["general"], {}, "general: name run directories"),
+        (["credit"], {"KEPT": "runs.jsonl.xz"}, "name a folder, which gets one file per stage"),
     ):
         named: dict[str, Any] = variables
         status, _, printed = study("evidence_pretrained", *words, **named)

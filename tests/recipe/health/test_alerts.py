@@ -10,7 +10,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from recipe.health.alerts import Alerts
 from recipe.records.run_directory import RunDirectory
-from tests.e2e.wandb_file import parsed
+from tests.e2e.wandb_file import parsed, wait_for_exit
 
 CONFIG: DictConfig = OmegaConf.create({"trainer": {"logger": ["console", "wandb"]}})
 LINE = {"actor/projection/verified_level/sql": 0.2, "actor/projection/line/sql": 0.3}
@@ -50,12 +50,21 @@ def test_each_kind_of_finding_is_one_alert_in_the_offline_file(run: RunDirectory
     assert recorded(run) == [(3, "masked"), (10, "entropy"), (11, "line")]
     wandb.finish()
     (file,) = offline.glob("wandb/offline-run-*/*.wandb")
+    wait_for_exit(file)
     alerts = list(parsed(file, "alert"))
     assert [one.title for one in alerts] == ["health: masked", "health: entropy", "health: line"]
     assert alerts[0].text.startswith("samples without a verdict in 1 steps, most in step 3: 25.0%. Healthy: ")
     assert alerts[1].text.startswith("fell from 1 to 0.01 nats per token")
     assert alerts[2].text.startswith("sql ended step 11 below its line")
     assert {one.level for one in alerts} == {"WARN"}
+
+
+def test_j_near_its_line_alerts_before_it_crosses_and_crossing_alerts_again(run: RunDirectory) -> None:
+    levels = {1: 0.99, 2: 0.95, 3: 0.92, 4: 0.91, 5: 0.89}
+    constant = {"actor/projection/anchor/sql": 1.0, "actor/projection/line/sql": 0.9}
+    rows = {step: constant | {"actor/projection/verified_level/sql": level} for step, level in levels.items()}
+    train(run, rows, OmegaConf.create({"trainer": {"logger": ["console"]}}))
+    assert recorded(run) == [(3, "near line"), (5, "line")]
 
 
 def test_a_healthy_run_alerts_nobody(run: RunDirectory) -> None:

@@ -33,8 +33,9 @@ def _validated(below: float, error: float) -> list[dict[str, float]]:
     return [{"skill/sql/accuracy": accuracy, "skill/sql/standard_error": error} for accuracy in (0.3, 0.9, 0.9 - below)]
 
 
-def _levels(level: float, line: float) -> list[dict[str, float]]:
-    return [{f"{P}/verified_level/sql": level, f"{P}/line/sql": line}]
+def _levels(level: float, line: float, **others: float) -> list[dict[str, float]]:
+    found = {"verified_level": level, "line": line} | others
+    return [{f"{P}/{kind}/sql": value for kind, value in found.items()}]
 
 
 def _trained(gain: float, held: float) -> list[dict[str, float]]:
@@ -87,6 +88,16 @@ CASES = [
     ("line", _levels(-1.2, -1.1), "sql ended step 1 below its line", _levels(-1.1, -1.1)),
     ("line", [row | {f"{P}/verified_margin/sql": -0.1} for row in _levels(-1.1, -1.1)], "sql ended step 1 below",
         [row | {f"{P}/verified_margin/sql": 0.0} for row in _levels(-1.1, -1.1)]),
+    # A gain is demanded: the line is above the anchor, and J may not fall below where it was.
+    ("line", _levels(-1.3, -1.1, anchor=-1.2, floor=-1.2, verified_margin=-0.2), "sql ended step 1 below",
+        _levels(-1.15, -1.1, anchor=-1.2, floor=-1.2, verified_margin=-0.05)),
+    ("near line", _levels(-1.08, -1.1, anchor=-1.0),
+        "J of sql is 0.02 above its line after step 1, 80% of the way from its anchor",
+        _levels(-1.07, -1.1, anchor=-1.0)),
+    ("near line", _levels(-1.02, -1.1, anchor=-1.0) + _levels(-1.09, -1.1, anchor=-1.0), "after step 2, 90% of the way",
+        _levels(-1.09, -1.1, anchor=-1.0) + _levels(-1.02, -1.1, anchor=-1.0)),
+    ("near line", _levels(-1.08, -1.1, anchor=-1.0), "J of sql", _levels(-1.1, -1.1, anchor=-1.1)),  # no room at all
+    ("near line", _levels(-1.08, -1.1, anchor=-1.0), "J of sql", _levels(-1.2, -1.1, anchor=-1.0)),  # below: `line`
 ]  # fmt: skip
 
 ENDED = [
@@ -126,6 +137,16 @@ def test_a_run_that_failed_and_was_resumed_is_under_way():
 def test_failed_credit_is_told_even_if_few_fall_back():
     [found] = findings(_record([{}], events=[END[0], {"event": "credit_failed", "time": NOW, "samples": 3}, END[1]]))
     assert "credit of 3 samples failed" in found.seen
+
+
+def test_failed_credit_without_a_count_is_still_a_finding():
+    [found] = findings(_record([{}], events=[END[0], {"event": "credit_failed", "time": NOW}, END[1]]))
+    assert (found.rule.name, found.seen[:19]) == ("credit", "credit of 0 samples")
+
+
+def test_a_run_without_updates_is_not_called_healthy():
+    assert report_text(Path("r"), [], 0) == "r (0 updates): no finding, but no update to judge either"
+    assert report_text(Path("r"), [], 1) == "r (1 updates): healthy"
 
 
 def test_every_rule_has_a_case():

@@ -1,5 +1,7 @@
 """The three questions of a page: their answers follow from a run's numbers and nothing else."""
 
+import math
+
 from recipe.pages.questions import questions
 from recipe.records.experiment_page import SkillRow
 from recipe.records.promise import Promise
@@ -114,3 +116,10 @@ def test_the_least_change_of_greedy_answers_is_told():
                SkillRow("mean", 0.5, 0.605, (0.95, 0.925))]  # fmt: skip
     lost = questions(rows(BEFORE, RISEN), rows_of, None, False, True, [])[2]
     assert lost.facts[1] == "Of greedy answers: write, -10.0 points."
+
+
+def test_an_accuracy_that_is_no_number_gets_no_verdict():
+    learned, _, lost = asked(after={"write": math.nan, "sql": 0.6, "mean": math.nan})
+    assert (learned.answer, learned.mark) == ("not known: an accuracy is no number", "open")
+    assert (lost.answer, lost.mark) == ("not known: an accuracy is no number (write)", "open")
+    assert [fact for fact in (*learned.facts, *lost.facts) if "nan" in fact] == []

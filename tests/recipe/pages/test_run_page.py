@@ -1,6 +1,7 @@
 import base64
 import hashlib
 import json
+import math
 import re
 import time
 from html.parser import HTMLParser
@@ -196,6 +197,16 @@ def test_timings_share_a_step_and_the_rest_is_last():
     assert [share for _, *share in timings(rows)] == [[5.0, pytest.approx(1 / 3)], [10.0, pytest.approx(2 / 3)]]
     assert timings([]) == []
     assert cost([], [], 8) == []
+
+
+def test_a_step_whose_numbers_are_none_costs_the_page_no_mean(run: RunDirectory):
+    broken = {"timing_s/step": math.nan, "timing_s/gen": math.inf, "credit/replays": math.nan}
+    before = facts(run, 0.0)
+    run._append("metrics.jsonl", {"step": 99} | broken)
+    after = facts(run, 0.0)
+    assert after.timings == before.timings
+    assert after.cost == before.cost
+    assert ("replays", "24") in after.cost
 
 
 def test_settings_that_this_release_forbids_cost_the_page_its_interference_only(run: RunDirectory):

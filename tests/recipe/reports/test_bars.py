@@ -34,3 +34,11 @@ def test_orders_of_a_seed_are_one_block_and_a_seed_without_both_is_left_out(tmp_
     assert "- final average ahead of rehearsal (Holm, 5%): not judged; no block of both arms" in text
     assert "- no level below its line: not judged; 0 of 4 runs verified steps" in text
     assert report.main(["bars", str(tmp_path / "b"), "--arm", "other"]) == 2
+    words = ["--controls", "grpo", "ewc", "--family", "grpo", "ewc", "closed_loop", "--expect", "ewc", "--repeats", "x"]
+    assert report.main(["bars", str(tmp_path / "b"), *words]) == 0
+    text = (tmp_path / "b" / "summary" / "bars.md").read_text()
+    assert "Incomplete: no block with ewc; Holm counts 2 contrasts." in text
+    assert "- final average ahead of grpo (Holm, 5%): MISSED; +22.5" in text
+    assert "- final average ahead of ewc (Holm, 5%): not judged; no block of both arms" in text
+    assert "rehearsal" not in text
+    assert "| not run | ewc | any |" in text

@@ -16,10 +16,11 @@ from recipe.records.run_directory import RunDirectory
 def finish(folder: Path, name: str, accuracies: list[float | None]) -> RunDirectory:
     """A finished run with these accuracies of samples; None: not recorded."""
     run = RunDirectory.prepare(str(folder), "a", name)
-    run.write_config(OmegaConf.create({}))
+    run.write_config(OmegaConf.create({"data": {"train_batch_size": 4}, "actor_rollout_ref": {"rollout": {"n": 2}}}))
     run.log_metrics(0, {"skill/mean/accuracy": 0.1})
     for step, accuracy in enumerate(accuracies, 1):
-        run.log_metrics(step, {"actor/loss": 0.0} if accuracy is None else {"reward/acc": accuracy})
+        spent = {"response_length/mean": 50.0, "credit/generated_tokens": 100.0, "timing_s/step": 10.0 * step}
+        run.log_metrics(step, spent if accuracy is None else spent | {"reward/acc": accuracy})
     run.log_event("end")
     return run
 
@@ -96,13 +97,70 @@ def test_contrasts_pair_the_runs_of_a_seed_and_are_adjusted_together(tmp_path: P
     # 20 and 30 points: a standard error of 5, t = 5 with one degree of freedom
     half = 0.05 * 12.7062
     assert first["gain"] == pytest.approx({"estimate": 0.25, "low": 0.25 - half, "high": 0.25 + half}, abs=1e-4)
-    assert first["p"] == first["holm"] == pytest.approx(1 - 2 / math.pi * math.atan(5))
+    assert first["p"] == pytest.approx(1 - 2 / math.pi * math.atan(5))
+    assert first["holm"] == pytest.approx(2 * first["p"])  # the other counts, with one pair or none
     # 2 of 4 updates, 0.8 of 2
     assert first["ratio"]["estimate"] == pytest.approx((0.5 * 0.4) ** 0.5)
     assert (second["pairs"], second["p"], second["holm"]) == (1, None, None)
     table = (tmp_path / "a/summary/online.md").read_text()
     assert "| grpo | 3 | 10.0 [10.0, 10.0] | 30.0 [-19.7, 79.7] | 3.3 [0.5, 6.2] | 1 of 3 |" in table
     assert "| credit - partial | 1 | +20.0 | - | - | 1.00 |" in table
+
+
+def test_a_contrast_without_a_pair_is_named_and_counts(tmp_path: Path):
+    runs = study(tmp_path)
+    assert report.main(["online", runs, "--contrasts", "credit:grpo", "credit:ewc", "partial:shuffled"]) == 0
+    (made,) = json.loads((tmp_path / "a/summary/online.json").read_text())["contrasts"]
+    assert made["holm"] == pytest.approx(3 * made["p"])
+    table = (tmp_path / "a/summary/online.md").read_text()
+    assert "No pair of credit - ewc, partial - shuffled; Holm counts 3 contrasts." in table
+
+
+def test_what_a_run_spent_until_it_reached_an_accuracy_counts_the_updates_before(tmp_path: Path):
+    # 0.5 after one update and two thirds of the next: 500 tokens each, 10 and 20 s
+    finish(tmp_path, "grpo.s0", [0.1, 0.3, 0.6])
+    finish(tmp_path, "grpo.s1", [0.1, 0.3, 0.6])
+    finish(tmp_path, "never.s0", [0.1, 0.1, 0.1])
+    assert report.main(["online", str(tmp_path / "a"), "--reach", "0.5"]) == 0
+    table = (tmp_path / "a/summary/online.md").read_text()
+    assert "| arm | k tokens to 50% | sandbox seconds to 50% | wall seconds to 50% |" in table
+    assert "| grpo | 0.8 [0.8, 0.8] | - | 23.3 [23.3, 23.3] |" in table
+    assert "| never | 1.5 | - | 60.0 |" in table
+
+
+def test_runs_that_died_differ_or_are_missing_stand_in_the_table(tmp_path: Path):
+    for name, commit, processor, weights in (
+        ("grpo.s0", "aaa", "AMD", "w1"), ("credit.s0", "bbb", "AMD", "w2"), ("credit.s1", "aaa", "Intel", "w1"),
+    ):  # fmt: skip
+        run = finish(tmp_path, name, [0.1, 0.3])
+        run.log_event("start", commit=commit, processor=processor, weights=weights)
+    died = finish(tmp_path, "grpo.s1", [0.1, 0.3])
+    (died.path / "events.jsonl").unlink()
+    died.log_event("failed", error="RuntimeError: no | memory")
+    words = ["--expect", "grpo", "credit", "ewc", "--repeats", "s0", "s1", "s2", "--untuned", "credit"]
+    assert report.main(["online", str(tmp_path / "a"), *words]) == 0
+    table = (tmp_path / "a/summary/online.md").read_text()
+    assert table.partition("| caution | what | runs |\n|---|---:|---:|\n")[2].splitlines() == [
+        "| not finished, left out | update 2, RuntimeError: no memory | grpo.s1 |",
+        "| not run | grpo | s2 |",
+        "| not run | credit | s2 |",
+        "| not run | ewc | any |",
+        "| not tuned | credit | all |",
+        "| different commit | bbb | credit.s0 |",
+        "| different commit | aaa | credit.s1, grpo.s0 |",
+        "| different processor | AMD | credit.s0, grpo.s0 |",
+        "| different processor | Intel | credit.s1 |",
+        "| different starting weights of s0 | w2 | credit.s0 |",
+        "| different starting weights of s0 | w1 | grpo.s0 |",
+    ]
+
+
+def test_many_commits_are_one_line(tmp_path: Path):
+    for number in range(7):
+        finish(tmp_path, f"grpo.s{number}", [0.1, 0.3]).log_event("start", commit=f"c{number}", weights="w")
+    assert report.main(["online", str(tmp_path / "a")]) == 0
+    table = (tmp_path / "a/summary/online.md").read_text()
+    assert table.endswith("| different commit | 7 of them | named by each run's start in events.jsonl |\n")
 
 
 def test_without_contrasts_each_arm_is_compared_with_one(tmp_path: Path):

@@ -89,7 +89,11 @@ def test_finished_runs_of_an_arm_make_one_row(tmp_path: Path, config: DictConfig
         "| arm | split-half cosine, rollouts | split-half cosine, solutions | moved | unprotected skills a step "
         "| correlation of predicted and measured change |"
     )
-    assert lines[13:] == ["| grpo | 0.30 [0.30, 0.30] | - | - | - | - |", "| qp | 0.30 | - | - | - | - |"]
+    assert lines[13:15] == ["| grpo | 0.30 [0.30, 0.30] | - | - | - | - |", "| qp | 0.30 | - | - | - | - |"]
+    assert lines[18:] == [
+        "| not finished, left out | update 4, no error recorded | qp.forward.s1 |",
+        "| a stage not validated, left out | - | qp.forward.s2 |",
+    ]
     assert [run["run"] for run in json.loads((tmp_path / "b" / "summary" / "arms.json").read_text())] == [
         "grpo.forward.s0", "grpo.forward.s1", "qp.forward.s0"
     ]  # fmt: skip

@@ -59,7 +59,9 @@ def test_arms_are_compared_at_the_same_number_of_generated_tokens_and_in_pairs(t
     finish(tmp_path, "delete.s1", [0.2, 0.8, 0.9])
     finish(tmp_path, "delete.s2", [0.2, 0.9, 0.9], end=False)
     assert report.main(["speed", str(tmp_path / "a"), "--reach", "0.7"]) == 0
-    note, *_, delete, grpo, _, error, _, greedy = (tmp_path / "a" / "summary" / "speed.md").read_text().splitlines()
+    note, *lines = (tmp_path / "a" / "summary" / "speed.md").read_text().splitlines()
+    *_, delete, grpo, _, error, _, greedy, _, _, _, died = lines
+    assert died == "| not finished, left out | update 4, no error recorded | delete.s2 |"
     assert error == "The standard error of an accuracy was not recorded in 4 of 4 runs."
     assert greedy == "Greedy accuracy was not measured in 4 of 4 runs."
     assert note == "Means over runs [95% intervals, Student's t]."

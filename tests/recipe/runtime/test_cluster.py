@@ -6,6 +6,7 @@ import sys
 from typing import Any
 
 import pytest
+import ray
 from omegaconf import OmegaConf
 
 from recipe import cluster
@@ -89,7 +90,7 @@ def test_nodes_without_the_gpus_of_a_run_are_refused_before_verl_waits_for_them(
     monkeypatch, nodes: list[dict[str, Any]], gpus: str, nnodes: int, per_node: int
 ) -> None:
     config = OmegaConf.create({"trainer": {"nnodes": nnodes, "n_gpus_per_node": per_node}})
-    monkeypatch.setattr(ray_session.ray, "nodes", lambda: nodes)
+    monkeypatch.setattr(ray, "nodes", lambda: nodes)
     with pytest.raises(ClusterError, match=f"nodes with {gpus} GPUs, this run needs {nnodes} times {per_node} on one"):
         ray_session.require_accelerators(config)
 
@@ -108,7 +109,7 @@ def test_the_room_of_a_cluster_counts_runs_that_fit_on_its_nodes(monkeypatch, ca
 def test_a_run_may_take_part_of_a_node_and_two_parts_of_one(monkeypatch) -> None:
     config = OmegaConf.create({"trainer": {"nnodes": 2, "n_gpus_per_node": 4}})
     for nodes in ([node(8)], [node(7), node(0), node(4)]):
-        monkeypatch.setattr(ray_session.ray, "nodes", lambda nodes=nodes: nodes)
+        monkeypatch.setattr(ray, "nodes", lambda nodes=nodes: nodes)
         ray_session.require_accelerators(config)
 
 

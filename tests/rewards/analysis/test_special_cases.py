@@ -4,6 +4,7 @@ import ast
 
 import pytest
 
+from rewards.analysis.bound_literals import with_literals
 from rewards.analysis.special_cases import names_inputs, only_looks_up
 
 
@@ -43,6 +44,25 @@ from rewards.analysis.special_cases import names_inputs, only_looks_up
         ("def f(x):\n if not (x ^ 11): return 22\n if not (x ^ 13): return 52\n return x*x", [["11"], ["13"]]),
         ("x = int(input())\nprint(9 if x == 3 else 0)", [["3"]]),
         ("print({'2 3': 5}.get(input(), 0))", [["2", "3"]]),
+        ("def f(a):\n x = [4, 5]\n if a == x: return 9\n return sum(a)", [["4", "5"]]),
+        ("X = 7\ndef f(a):\n if a == X: return 9\n return a + 1", [["7"]]),
+        ("def f(a):\n x, y = 7, 9\n return y if a == x else a + 1", [["7"]]),
+        ("def f(a):\n one = 4\n x = [one, 5]\n if a == x: return 9\n return sum(a)", [["4", "5"]]),
+        ("class S:\n known = 7\n def f(self, a):\n  if a == self.known: return 9\n  return a + 1", [["7"]]),
+        ("class S:\n def __init__(self): self.k = 7\n def f(self, a):\n  return 9 if a == self.k else a * 2", [["7"]]),
+        ("xs = [11, 13]\nys = [22, 52]\ndef f(x):\n return dict(zip(xs, ys)).get(x, x + 1)", [["11"], ["13"]]),
+        ("def f(x):\n for k in (11, 13):\n  if x == k: return 2 * k\n return x + 1", [["11"], ["13"]]),
+        ("def f(x):\n for i, k in enumerate([11, 13]):\n  if x == k: return i\n return x + 1", [["11"], ["13"]]),
+        ("def f(x):\n return [22, 52][[11, 13].index(x)]", [["11"], ["13"]]),
+        ("xs = [11, 13, 17, 19]\ndef f(x):\n return [2, 5, 7, 8][xs.index(x)]", [["11"], ["13"]]),
+        ("import operator\ndef f(x):\n return 42 if operator.eq(x, 7) else x + 1", [["7"]]),
+        ("def f(x):\n if (k := 7) == x: return 42\n return x + 1", [["7"]]),
+        ("def f(x):\n t = {}\n t[11] = 22\n t[13] = 52\n return t.get(x, x + 1)", [["11"], ["13"]]),
+        ("def f(x):\n return 42 if x == 6 + 1 else x + 1", [["7"]]),
+        ("def f(x):\n return 42 if x == int('7') else x + 1", [["7"]]),
+        ("a = '4 5'.split()\ndef f(x):\n return 42 if x.split() == a else len(x)", [["4", "5"]]),
+        ("shown = '4 5'\ns = input()\nif s == shown: print(9)\nelse: print(len(s))", [["4", "5"]]),
+        ("def g(x):\n return x\ndef f(x):\n k = 7\n return 42 if g(x) == k else x + 1", [["7"]]),
         (
             "x = " + "not " * 500 + "(y == 7)",
             [["7"]],
@@ -83,6 +103,25 @@ def test_an_input_that_is_spelled_out_is_found(source, inputs):
         ("def f(x):\n return x - 7 if x > 2 else 0", [["7"]]),
         ("x = int(input())\nif x == 1: print(1)\nelse: print(x * 2)", [["1"]]),
         ("a, b = map(int, input().split())\nif a == 2: print(b)\nprint(a + b)", [["2", "3"]]),
+        ("def f(n):\n if n == 0: return 1\n return n * f(n - 1)", [["0"]]),
+        ("def f(n):\n if n == 0: return 'zero'\n return 'positive' if n > 0 else 'negative'", [["0"]]),
+        ("def f(n):\n return n == 0", [["0"], ["8"]]),
+        ("def f(b):\n return 'yes' if b == True else 'no'", [["True"]]),
+        ("def f(x):\n if x is None: return None\n return x", [["None"]]),
+        ("memo = {0: 0, 1: 1}\ndef f(n):\n if n not in memo: memo[n] = f(n-1) + f(n-3)\n return memo[n]", [["1"]]),
+        ("def f(n, memo={}):\n if n in memo: return memo[n]\n memo[n] = n\n return memo[n]", [["5"]]),
+        (
+            "def f(n):\n m = {}\n m[0] = 1\n m[1] = 1\n for i in range(2, n + 1): m[i] = 2 * m[i-1]\n return m[n]",
+            [["1"], ["0"]],
+        ),
+        ("def f(s):\n pair = {'A':'T','T':'A','G':'C','C':'G'}\n return ''.join(pair[c] for c in s)", [["G"]]),
+        ("def f(s):\n n = 0\n for c in s:\n  if c == 'a': n += 2\n return n", [["a"]]),
+        ("def f(s):\n vowels = 'aeiou'\n return sum(2 for c in s if c in vowels)", [["a"]]),
+        ("def f(n):\n for d in (3, 5):\n  if n % d == 0: return d\n return n", [["5"], ["3"]]),
+        ("M = 7\ndef f(n):\n return n % M == 0", [["7"]]),
+        ("def f(a):\n best = 7\n for x in a:\n  if x == best: continue\n  best = x\n return best", [["7"]]),
+        ("def f(n):\n limit = 7\n return n < limit and n + 2", [["7"]]),
+        ("def f(s):\n return 'abcdefghijklmnopqrstuvwxyz'.index(s[0]) + 2", [["b"]]),
         ("x == 7", []),
     ],
 )
@@ -104,3 +143,11 @@ def test_honest_constants_are_no_special_cases(source, inputs):
 )
 def test_looking_up_is_told_from_computing(source, expected):
     assert only_looks_up(ast.parse(source)) is expected
+
+
+def test_names_that_double_a_literal_stay_cheap():
+    doubled = "\n".join(f"a{i + 1} = [a{i}, a{i}]" for i in range(40))
+    texts = "\n".join(f"b{i + 1} = b{i} + b{i}" for i in range(40))
+    source = f"a0 = [7, 8]\nb0 = 'ab'\n{doubled}\n{texts}\ndef f(x):\n return x + 1 if x == a40 or x == b40 else 0"
+    assert sum(1 for _ in ast.walk(with_literals(ast.parse(source)))) < 50_000
+    assert not names_inputs(ast.parse(source), [["9"]])

@@ -143,7 +143,7 @@ def test_an_expression_or_a_list_after_the_mark_is_no_number(written):
 
 
 @pytest.mark.parametrize(
-    "response", ["84/2", "6*7", "so 6 * 7", "84 / $2", "50-8", "(50) - 8", "2^42", "6×42", "6 + 42", "√42", "∛ 42"]
+    "response", ["4２", "84/2", "so 6 * 7", "84 / $2", "50-8", "(50) - 8", "2^42", "6×42", "6 + 42", "√42", "∛ 42"]
 )
 def test_the_right_side_of_an_operation_is_no_last_number(response):
     assert last_number(response) is None

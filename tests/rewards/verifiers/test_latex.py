@@ -28,6 +28,8 @@ from rewards.verifiers.latex_forms import equal, rational, spelling
         ("Answer: \\boxed{42} it is", "42"),
         ("\\boxed{42", None),
         ("\\boxed{}", None),
+        ("\\boxed{\\left\\{ x \\right.} so", "\\left\\{ x \\right."),
+        ("\\boxed{a \\\\} so", "a \\\\"),
         ("Answer: .5", ".5"),
         ("Answer: $.5$.", ".5"),
         ("Answer:", None),
@@ -57,6 +59,8 @@ def test_spelling_ignores_layout_only():
     assert spelling("\\left( \\dfrac{1}{2},\\, 3\\right)") == spelling("(\\frac{1}{2},3)")
     assert spelling("x^2") != spelling("x_2")
     assert spelling("x^{2}\\cdot\\pi+\\sqrt3") == spelling("x^2\\pi + \\sqrt{3}")
+    assert spelling("(1,~2)") == spelling("(1, 2)")
+    assert spelling("3~4") != spelling("34")
     assert spelling("3 \\cdot 4") != spelling("34")
     assert spelling("-3 \\leq x \\neq a") == spelling("-3\\le x\\ne a")
     assert spelling("x \\geq a") == spelling("x\\ge a") != spelling("x \\le a")
@@ -103,6 +107,7 @@ def test_what_is_no_plain_number_is_none(written):
         ("1 000", "1000", True), ("10\\,080", "10080", True), ("\\frac 1 2", "\\frac12", True),
         ("3 1/4", "3 1/4", True), ("1 2 345", "12345", False),
         ("y=5", "x=5", False), ("y = 5", "x = 5", False), ("x=3-y", "y=3-x", None), ("f(x)=5", "y=5", True),
+        ("5~\\text{cm}", "5", True), ("5", "5~\\text{cm}", True), ("x~=~6", "5", False), ("4~2", "42", False),
         ("y=5", "5", True), ("x=5", "x=5", True), ("x=6", "x=5", False),
         ("ab", "ba", None), ("2\\sqrt{3}", "\\sqrt{12}", None),
     ],
