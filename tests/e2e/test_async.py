@@ -14,6 +14,8 @@ pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(3600)]
 
 STAGE_STEPS, SAVED_EVERY, PROMPTS, ANSWERS = 2, 2, 8, 4
 STEPS = 2 * STAGE_STEPS
+AT_ONCE = 2
+"""Answers that the engine samples at once: so few that the first batch is whole long before the one ahead."""
 
 
 @pytest.fixture(scope="module")
@@ -25,12 +27,12 @@ def killed_and_continued(micro_start: Path, tmp_path_factory: pytest.TempPathFac
     command = train(
         *quickstart(micro_start), f"run.root={root}", "run.name=r",
         "trainer.v1.trainer_mode=skillcredit_colocate_async", "credit=counterfactual", "projection=qp",
-        "protocol=sequential", "protocol.skill_sequence=[trace,sql]", "protocol.memory_per_protected=2",
+        "protocol=sequential", "protocol.skill_sequence=[write,repair]", "protocol.memory_per_protected=2",
         f"protocol.stage_steps={STAGE_STEPS}", f"trainer.test_freq={STAGE_STEPS}", f"trainer.save_freq={SAVED_EVERY}",
         f"data.train_batch_size={PROMPTS}", f"{actor}.ppo_mini_batch_size={PROMPTS}", f"{rollout}.n={ANSWERS}",
         f"{actor}.ppo_micro_batch_size_per_gpu={PROMPTS * ANSWERS}",
-        f"{rollout}.log_prob_micro_batch_size_per_gpu={PROMPTS * ANSWERS}", "data.val_max_samples=32",
-        "run.greedy_validation=false",
+        f"{rollout}.log_prob_micro_batch_size_per_gpu={PROMPTS * ANSWERS}", f"{rollout}.max_num_seqs={AT_ONCE}",
+        "data.val_max_samples=32", "run.greedy_validation=false",
     )  # fmt: skip
     first = start(*command)
     wait_for(lambda: any(row["step"] == SAVED_EVERY + 1 for row in run.metrics()), first, seconds=1500)
@@ -61,6 +63,12 @@ def test_generation_ran_ahead_of_training(killed_and_continued: RunDirectory):
     assert len(stale) == STEPS
     assert stale[0] == 0
     assert max(stale) > 0
+
+
+def test_answers_that_an_update_interrupted_are_continued(killed_and_continued: RunDirectory):
+    continued = _steps(killed_and_continued, "async/continued_samples")
+    assert continued[0] == 0
+    assert max(continued) > 0
 
 
 def test_the_continued_run_draws_the_prompts_that_would_have_come(killed_and_continued: RunDirectory):
