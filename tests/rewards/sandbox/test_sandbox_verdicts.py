@@ -265,3 +265,38 @@ async def test_a_program_that_cannot_be_loaded_fails_all_cases_with_its_class(sa
 def test_a_test_that_is_not_python_is_refused_at_once() -> None:
     with pytest.raises(ValueError, match="not valid Python"):
         AssertCase("assert f(1 ==")
+
+
+SEVERAL = {
+    "right": ("def f(x): return x + 1\ndef g(x): return [x]", "passed"),
+    "wrong in one": ("def f(x): return x + 1\ndef g(x): return [x + (x == 3)]", "wrong_answer"),
+    "a name that is missing": ("def f(x): return x + 1", "runtime_error"),
+    "an error in the second call": ("def f(x): return x + 1\ndef g(x): raise ValueError(x)", "runtime_error"),
+    "a tuple for a list": ("def f(x): return x + 1\ndef g(x): return (x,)", "wrong_answer"),
+    "an object that claims to be equal": (
+        "class Yes:\n    def __eq__(self, other): return True\ndef f(x): return Yes()\ndef g(x): return [x]",
+        "wrong_answer",
+    ),
+    "a list that a later call changes": (
+        "kept = []\ndef f(x): return 2\ndef g(x):\n    kept[:] = [x]\n    return kept",
+        "wrong_answer",
+    ),
+    "an exit in the second call": ("import sys\ndef f(x): return x + 1\ndef g(x): sys.exit(0)", "runtime_error"),
+    "calls after an error": (
+        "count = 0\ndef f(x):\n    global count\n    count += 1\n    if count == 1: raise KeyError(x)\n    return x + 1\ndef g(x): return [x] if count < 3 else 0",
+        "runtime_error",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SEVERAL)
+async def test_several_calls_in_one_test_are_judged_alike_with_and_without_a_judge(sandbox: Sandbox, name: str) -> None:
+    code, outcome = SEVERAL[name]
+    tests = ["assert (f(1), g(2), g(3)) == (2, [2], [3])", "assert [f(4), g(4)] == [5, [4]]"]
+    cases: list[Case] = [AssertCase(test) for test in tests]
+    # A comprehension is code of the test, which a judge runs.
+    judged: list[Case] = [AssertCase(test + " and [x for x in [1]]") for test in tests]
+    direct, other = await asyncio.gather(sandbox.check(Program(code), cases), sandbox.check(Program(code), judged))
+    assert [case.outcome for case in direct.cases] == [case.outcome for case in other.cases]
+    assert [case.error_type for case in direct.cases] == [case.error_type for case in other.cases]
+    assert direct.cases[0].outcome == outcome
