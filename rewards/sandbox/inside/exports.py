@@ -116,7 +116,11 @@ class Exports:
         if request["op"] == "run":
             return {"v": encode(self._run(request), self.remember)}
         if request["op"] == "run_all":
-            return {"v": encode([self._run(call) for call in request["calls"]], self.remember)}
+            # A loop, since a comprehension would take a frame more from a program's recursion.
+            values = []
+            for call in request["calls"]:
+                values.append(self._run(call))
+            return {"v": encode(values, self.remember)}
         arguments = self._received(request)
         if request["op"] == "name":
             return self._value(self.namespace[request["name"]])

@@ -13,6 +13,7 @@ import builtins
 import socket
 import sys
 import time
+import warnings
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
@@ -91,15 +92,17 @@ def as_calls(
 ) -> list[CalledTest] | None:
     """The cases as tests of calls, or None when one of them (or the setup) needs code to run.
 
-    A builtin or a library name in a test means the original even if the program redefines it: the judge ensures that.
-    Only `entry_points` always mean the program's own functions.
+    A builtin, a library name or a name that the setup imports means the original even if the program redefines it: the
+    judge ensures that. Only `entry_points` always mean the program's own functions.
     """
-    if not _only_imports(setup):
+    imported = _imported(setup)
+    if imported is None:
         return None
+    originals = (_LIBRARY | imported) - entry_points
     tests = []
     for case in cases:
         test = parse_assert(case["source"]) if "source" in case else _from_case(case)
-        if test is None or ("source" in case and _named(test) & (_LIBRARY - entry_points)):
+        if test is None or ("source" in case and _named(test) & originals):
             return None
         tests.append(test)
     return tests
@@ -115,12 +118,20 @@ def _from_case(case: dict[str, Any]) -> CalledTest:
 
 
 @lru_cache(maxsize=256)
-def _only_imports(setup: str) -> bool:
+def _imported(setup: str) -> frozenset[str] | None:
+    """The names that a setup of imports alone binds; None for any other setup."""
     try:
         body = ast.parse(setup).body
     except (SyntaxError, ValueError):
-        return False
-    return all(isinstance(statement, (ast.Import, ast.ImportFrom)) for statement in body)
+        return None
+    names = [
+        alias.asname or alias.name.partition(".")[0]
+        for statement in body
+        if isinstance(statement, ast.Import | ast.ImportFrom)
+        for alias in statement.names
+    ]
+    only_imports = all(isinstance(statement, ast.Import | ast.ImportFrom) for statement in body)
+    return frozenset(names) if only_imports and "*" not in names else None
 
 
 @lru_cache(maxsize=8192)
@@ -133,6 +144,8 @@ def parse_assert(source: str) -> CalledTest | None:
         body = ast.parse(source).body
         if len(body) != 1 or not isinstance(body[0], ast.Assert):
             return None
+        with warnings.catch_warnings(action="ignore"):
+            compile(source, "test", "exec")  # refuses more than the parser does: an argument given twice
         return _relation(body[0].test)
     except (SyntaxError, ValueError, TypeError, MemoryError, RecursionError, NotData):
         return None

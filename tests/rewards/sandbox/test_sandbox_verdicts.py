@@ -300,3 +300,33 @@ async def test_several_calls_in_one_test_are_judged_alike_with_and_without_a_jud
     assert [case.outcome for case in direct.cases] == [case.outcome for case in other.cases]
     assert [case.error_type for case in direct.cases] == [case.error_type for case in other.cases]
     assert direct.cases[0].outcome == outcome
+
+
+async def test_state_that_a_program_keeps_survives_an_answer_that_needs_a_judge(sandbox: Sandbox) -> None:
+    counting = "n = 0\ndef add():\n    global n\n    n += 1\n    return n\ndef bits(): return 1 << 20000\n"
+    tests = ["assert (add(), add()) == (1, 2)", f"assert (add(), bits()) == (3, {1 << 20000:#x})", "assert add() == 4"]
+    result = await sandbox.check(Program(counting), [AssertCase(test) for test in tests])
+    assert [case.outcome for case in result.cases] == ["passed"] * 3
+    # A death after which the judge's run starts afresh, at the case after it.
+    deadly = counting + "def die():\n    import os\n    os._exit(0)\n"
+    more = [AssertCase(test) for test in ("assert add() == 1", "assert die() == 1", *tests)]
+    result = await sandbox.check(Program(deadly), more)
+    assert [case.outcome for case in result.cases] == ["passed", "runtime_error", *["passed"] * 3]
+
+
+async def test_a_name_that_the_setup_imports_is_the_library_s(sandbox: Sandbox) -> None:
+    test = [AssertCase("assert (gcd(12, 8), f(1)) == (4, 2)"), AssertCase("assert gcd(9, 3) == 3")]
+    right = await sandbox.check(Program("def f(x): return x + 1"), test, setup="from math import gcd")
+    assert right.passed == 2
+    lies = "def f(x): return x + 1\ndef gcd(a, b): return 4 if a == 12 else 0"
+    wanted = [AssertCase("assert (gcd(12, 8), gcd(9, 3)) == (4, 0)")]
+    assert (await sandbox.check(Program(lies), wanted, setup="from math import *\n")).passed == 0
+
+
+async def test_several_calls_take_no_level_of_recursion_more_than_one(sandbox: Sandbox) -> None:
+    code = Program("def f(n): return 0 if n == 0 else 1 + f(n - 1)")
+    deepest = 970
+    while (await sandbox.check(code, [AssertCase(f"assert f({deepest + 1}) == {deepest + 1}")])).passed:
+        deepest += 1
+    both = await sandbox.check(code, [AssertCase(f"assert (f({deepest}), f(0)) == ({deepest}, 0)")])
+    assert both.passed == 1

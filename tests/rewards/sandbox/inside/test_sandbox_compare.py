@@ -238,6 +238,7 @@ def test_a_frame_above_the_limit_is_refused_before_it_is_read() -> None:
         ("assert f(x) == 1", None),
         ("assert f(1) == g(1)", None),
         ("assert f(*[1]) == 1", None),
+        ("assert f(x=1, x=2) == 1", None),
         ("assert f(1) == 1 == 1", None),
         ("assert a.f(1) == 1", None),
         ("x = 1\nassert f(1) == 1", None),
@@ -271,6 +272,8 @@ def test_setup_with_code_needs_a_judge() -> None:
     case = {"source": "assert f(1) == 1"}
     assert as_calls([case], "import math") is not None
     assert as_calls([case], "def f(x): return x") is None
+    for binds in ("from math import f", "import math as f", "import f.path", "from math import *"):
+        assert as_calls([case], binds) is None, binds
 
 
 def test_equality_in_an_assert_is_that_of_python() -> None:
