@@ -5,10 +5,11 @@ from pathlib import Path
 from omegaconf import DictConfig
 from rich.console import RenderableType
 
+from data_prep.machine import disk_refusal
 from recipe.capacity.memory_parts import GIB
 from recipe.capacity.memory_plan import MemoryPlan, arithmetic, gib, plan_memory
 from recipe.capacity.model_shape import UnknownShapeError, shape_of
-from recipe.capacity.room import disk_refusals, free_memory, machine_memory, run_disk
+from recipe.capacity.room import disk_refusals, free_memory, handed_over, machine_memory, run_disk
 from recipe.checks import PreflightFinding
 from recipe.records.run_directory import RunDirectory
 from recipe.settings import SettingsError
@@ -16,6 +17,7 @@ from workers.cpu.processor import cores_note, precision_note
 
 # Memory of Ray, verl's actors and one vLLM engine before any model (docs/how-to/gpus_and_clusters.md).
 STACK_GIB = 7.0
+SHARED_MEMORY = Path("/dev/shm")
 
 
 def check_memory(config: DictConfig, run: RunDirectory) -> list[PreflightFinding]:
@@ -24,7 +26,7 @@ def check_memory(config: DictConfig, run: RunDirectory) -> list[PreflightFinding
     plan = _plan(config)
     if plan is not None:
         problems = [PreflightFinding(text, "memory and batches", "change the keys it names") for text in plan.refusals]
-        problems += _check_disk(config, run, plan)
+        problems += [*_check_disk(config, run, plan), *_check_shared_memory(config, plan)]
     available = free_memory() / GIB
     if config.trainer.device == "cpu" and available < STACK_GIB:
         problems.append(
@@ -67,6 +69,15 @@ def _check_disk(config: DictConfig, run: RunDirectory, plan: MemoryPlan) -> list
         PreflightFinding(text, "trainer.max_actor_ckpt_to_keep", "keep fewer checkpoints, or set another run.root")
         for text in refusals
     ]
+
+
+def _check_shared_memory(config: DictConfig, plan: MemoryPlan) -> list[PreflightFinding]:
+    """A container has 64 MB by default; a process that writes beyond dies of SIGBUS without a word."""
+    if not (plan.sizes.on_cpu and SHARED_MEMORY.is_dir()):
+        return []
+    why = disk_refusal(SHARED_MEMORY, handed_over(config, plan), "start the container with a larger --shm-size")
+    key = "actor_rollout_ref.rollout.checkpoint_engine.update_weights_bucket_megabytes"
+    return [PreflightFinding(why, key, "give the container more, or train adapters")] if why else []
 
 
 def _plan(config: DictConfig) -> MemoryPlan | None:

@@ -8,7 +8,9 @@ import sys
 import threading
 import time
 from collections import deque
+from itertools import pairwise
 from pathlib import Path
+from statistics import fmean
 from typing import Any, Protocol, TextIO
 
 from rich.console import Console
@@ -54,10 +56,9 @@ class StepClock:
 
     def left(self, steps: int) -> str:
         """Text for the time that these steps will take; empty before the first step has ended."""
-        if len(self.ended) < 2:
-            return ""
-        seconds = steps * (self.ended[-1] - self.ended[0]) / (len(self.ended) - 1)
-        return time_left(seconds)
+        # A clock that was set back in between says nothing of that step.
+        each = [end - start for start, end in pairwise(self.ended) if end >= start]
+        return time_left(steps * fmean(each)) if each else ""
 
 
 def time_left(seconds: float) -> str:

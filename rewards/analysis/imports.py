@@ -243,16 +243,17 @@ _MAX_DEPTH = 8
 
 def imported_modules(program: ast.Module, depth: int = _MAX_DEPTH) -> set[str]:
     """The top-level names of the modules that a program imports."""
-    reading = _Reading(program, depth)
-    names = {name for node in ast.walk(program) for name in reading.imported_by(node)}
+    nodes = list(ast.walk(program))
+    reading = _Reading(nodes, depth)
+    names = {name for node in nodes for name in reading.imported_by(node)}
     return {name.lstrip(".").partition(".")[0] for name in names}
 
 
 class _Reading:
     """One program, with the names that it assigns to functions and texts."""
 
-    def __init__(self, program: ast.Module, depth: int) -> None:
-        self.names = _assigned_once(program)
+    def __init__(self, nodes: Sequence[ast.AST], depth: int) -> None:
+        self.names = _assigned_once(nodes)
         self.constants = Constants(self.names)
         self.depth = depth
 
@@ -317,11 +318,11 @@ def _of_text(text: str, depth: int) -> set[str]:
         return set()
 
 
-def _assigned_once(program: ast.Module) -> dict[str, ast.expr]:
+def _assigned_once(nodes: Sequence[ast.AST]) -> dict[str, ast.expr]:
     """The names that a program binds only once, by `=`, import or a default, with the expressions bound to them."""
     times: Counter[str] = Counter()
     bindings: dict[str, ast.expr] = {}
-    for node in ast.walk(program):
+    for node in nodes:
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
             times[node.id] += 1
         elif isinstance(node, ast.arg):

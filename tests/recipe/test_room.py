@@ -126,6 +126,21 @@ def test_number_of_checkpoints_at_a_time(words, count):
     assert room.checkpoints(composed("experiment=pretrained", *words)) == count
 
 
+def test_shared_memory_too_small_for_the_weights_is_refused(small, tmp_path, monkeypatch):
+    """verl passes weights through /dev/shm; beyond its size the writing process would die of SIGBUS."""
+    run = RunDirectory.prepare(str(tmp_path / "o"), "pretrained", "r")
+    limited(monkeypatch, tmp_path, 1000)
+    sizes = {"/dev/shm": 64 * 2**20}
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: type("Usage", (), {"free": sizes.get(str(path), 10**12)}))
+    assert machine.check_memory(pretrained(small), run) == [], "adapters fit"
+    for words in (["adaptation=full"], ["actor_rollout_ref.model.lora.merge=true"]):
+        (problem,) = machine.check_memory(pretrained(small, *words), run)
+        assert f"at /dev/shm: {2 * PARAMETERS / 1e9:.2f} GB needed" in str(problem)
+        assert "0.07 GB free; start the container with a larger --shm-size" in str(problem)
+    bucket = "actor_rollout_ref.rollout.checkpoint_engine.update_weights_bucket_megabytes=48"
+    assert machine.check_memory(pretrained(small, "adaptation=full", bucket), run) == []
+
+
 def test_a_disk_too_small_for_the_checkpoints_is_refused_with_the_parts(small, tmp_path, monkeypatch):
     run = RunDirectory.prepare(str(tmp_path / "o"), "pretrained", "r")
     limited(monkeypatch, tmp_path, 1000)

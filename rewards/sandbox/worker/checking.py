@@ -224,7 +224,8 @@ class Check:
                 run.close()
 
     def _judged(self, cases: list[dict[str, Any]]) -> Iterator[WireResult]:
-        done = 0
+        # A process of the program runs the cases from `first` on; those before `done` have their results.
+        first = done = 0
         calls = as_calls(cases, self.job.get("setup") or "", frozenset(self.job.get("entry_points") or ()))
         while done < len(cases):
             skipped = self._skipped()
@@ -232,16 +233,21 @@ class Check:
                 yield skipped
                 done += 1
                 continue
-            run = called_run(self, calls[done:]) if calls else judged_run(self, cases[done:])
+            run = called_run(self, calls[first:]) if calls else judged_run(self, cases[first:])
+            at = first
             try:
                 with contextlib.closing(run):
                     for result in run:
+                        at += 1
+                        if at <= done:
+                            continue  # known: these cases run again only for the state that they leave
                         done += 1
                         yield self._note(result)
                         if self._skipped():
                             break
+                first = at
             except NeedsJudge:
-                # From this case on, judges read the answers.
+                # Judges read the answers from this case on.
                 calls = None
 
     def load_failure(self, program: Child, error: Raised | None, timed_out: bool) -> WireResult:

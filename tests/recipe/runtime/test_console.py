@@ -43,6 +43,17 @@ def test_the_clock_uses_the_last_ten_steps_only():
     assert clock.left(3) == "about 3 s left"
 
 
+def test_a_clock_that_is_set_back_changes_no_estimate():
+    clock = StepClock()
+    for moment in (5000, 5010, 20, 30, 40):
+        clock.tick(moment)
+    assert clock.left(3) == "about 30 s left"
+    turned = StepClock()
+    for moment in (5000, 20):
+        turned.tick(moment)
+    assert turned.left(3) == "", "nothing is known"
+
+
 def test_supervised_training_shows_loss_and_steps():
     state = SupervisedState(total=100)
     assert state.describe() == "building the trainer"

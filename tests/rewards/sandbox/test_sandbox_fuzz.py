@@ -22,7 +22,7 @@ from rewards.sandbox.inside.proxies import Unverifiable
 from rewards.sandbox.inside.remote import ProgramGone, RemoteProgram
 from rewards.sandbox.inside.replies import CalledBack, read_loaded, read_reply, read_verdict
 from rewards.sandbox.worker import direct_calls
-from rewards.sandbox.worker.direct_calls import Call
+from rewards.sandbox.worker.direct_calls import Call, CalledTest
 from rewards.sandbox.worker.execution import Child
 from rewards.sandbox.worker.streams import MAX_ANSWER
 from tests.rewards.sandbox.hostile_frames import FIXED, mutated
@@ -42,18 +42,20 @@ def some_bytes() -> Iterator[bytes]:
     return (rng.randbytes(rng.randint(3, 200)) for _ in range(FRAMES // 4))
 
 
-CALL = Call("f", [], {"d": []}, "==", 3)
+ONE = CalledTest((Call("f", [], {"d": []}),), "==", 3)
+TWO = CalledTest(ONE.calls * 2, "==", (3, 3), tuple)
 
 
 def read_by_worker(body: bytes) -> None:
-    try:
-        reply = read_reply(parse(body))
-        if not isinstance(reply, CalledBack):
-            verdict = direct_calls._verdict(CALL, reply)
-            assert verdict["outcome"] in OUTCOMES
-            assert len(str(verdict)) < 6000
-    except (BadFrame, direct_calls.NeedsJudge):
-        pass
+    for test in (ONE, TWO):
+        try:
+            reply = read_reply(parse(body))
+            if not isinstance(reply, CalledBack):
+                verdict = direct_calls._verdict(test, reply)
+                assert verdict["outcome"] in OUTCOMES
+                assert len(str(verdict)) < 6000
+        except (BadFrame, direct_calls.NeedsJudge):
+            pass
 
 
 def read_by_judge(body: bytes) -> None:

@@ -265,3 +265,68 @@ async def test_a_program_that_cannot_be_loaded_fails_all_cases_with_its_class(sa
 def test_a_test_that_is_not_python_is_refused_at_once() -> None:
     with pytest.raises(ValueError, match="not valid Python"):
         AssertCase("assert f(1 ==")
+
+
+SEVERAL = {
+    "right": ("def f(x): return x + 1\ndef g(x): return [x]", "passed"),
+    "wrong in one": ("def f(x): return x + 1\ndef g(x): return [x + (x == 3)]", "wrong_answer"),
+    "a name that is missing": ("def f(x): return x + 1", "runtime_error"),
+    "an error in the second call": ("def f(x): return x + 1\ndef g(x): raise ValueError(x)", "runtime_error"),
+    "a tuple for a list": ("def f(x): return x + 1\ndef g(x): return (x,)", "wrong_answer"),
+    "an object that claims to be equal": (
+        "class Yes:\n    def __eq__(self, other): return True\ndef f(x): return Yes()\ndef g(x): return [x]",
+        "wrong_answer",
+    ),
+    "a list that a later call changes": (
+        "kept = []\ndef f(x): return 2\ndef g(x):\n    kept[:] = [x]\n    return kept",
+        "wrong_answer",
+    ),
+    "an exit in the second call": ("import sys\ndef f(x): return x + 1\ndef g(x): sys.exit(0)", "runtime_error"),
+    "calls after an error": (
+        "count = 0\ndef f(x):\n    global count\n    count += 1\n    if count == 1: raise KeyError(x)\n    return x + 1\ndef g(x): return [x] if count < 3 else 0",
+        "runtime_error",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SEVERAL)
+async def test_several_calls_in_one_test_are_judged_alike_with_and_without_a_judge(sandbox: Sandbox, name: str) -> None:
+    code, outcome = SEVERAL[name]
+    tests = ["assert (f(1), g(2), g(3)) == (2, [2], [3])", "assert [f(4), g(4)] == [5, [4]]"]
+    cases: list[Case] = [AssertCase(test) for test in tests]
+    # A comprehension is code of the test, which a judge runs.
+    judged: list[Case] = [AssertCase(test + " and [x for x in [1]]") for test in tests]
+    direct, other = await asyncio.gather(sandbox.check(Program(code), cases), sandbox.check(Program(code), judged))
+    assert [case.outcome for case in direct.cases] == [case.outcome for case in other.cases]
+    assert [case.error_type for case in direct.cases] == [case.error_type for case in other.cases]
+    assert direct.cases[0].outcome == outcome
+
+
+async def test_state_that_a_program_keeps_survives_an_answer_that_needs_a_judge(sandbox: Sandbox) -> None:
+    counting = "n = 0\ndef add():\n    global n\n    n += 1\n    return n\ndef bits(): return 1 << 20000\n"
+    tests = ["assert (add(), add()) == (1, 2)", f"assert (add(), bits()) == (3, {1 << 20000:#x})", "assert add() == 4"]
+    result = await sandbox.check(Program(counting), [AssertCase(test) for test in tests])
+    assert [case.outcome for case in result.cases] == ["passed"] * 3
+    # A death after which the judge's run starts afresh, at the case after it.
+    deadly = counting + "def die():\n    import os\n    os._exit(0)\n"
+    more = [AssertCase(test) for test in ("assert add() == 1", "assert die() == 1", *tests)]
+    result = await sandbox.check(Program(deadly), more)
+    assert [case.outcome for case in result.cases] == ["passed", "runtime_error", *["passed"] * 3]
+
+
+async def test_a_name_that_the_setup_imports_is_the_library_s(sandbox: Sandbox) -> None:
+    test = [AssertCase("assert (gcd(12, 8), f(1)) == (4, 2)"), AssertCase("assert gcd(9, 3) == 3")]
+    right = await sandbox.check(Program("def f(x): return x + 1"), test, setup="from math import gcd")
+    assert right.passed == 2
+    lies = "def f(x): return x + 1\ndef gcd(a, b): return 4 if a == 12 else 0"
+    wanted = [AssertCase("assert (gcd(12, 8), gcd(9, 3)) == (4, 0)")]
+    assert (await sandbox.check(Program(lies), wanted, setup="from math import *\n")).passed == 0
+
+
+async def test_several_calls_take_no_level_of_recursion_more_than_one(sandbox: Sandbox) -> None:
+    code = Program("def f(n): return 0 if n == 0 else 1 + f(n - 1)")
+    deepest = 970
+    while (await sandbox.check(code, [AssertCase(f"assert f({deepest + 1}) == {deepest + 1}")])).passed:
+        deepest += 1
+    both = await sandbox.check(code, [AssertCase(f"assert (f({deepest}), f(0)) == ({deepest}, 0)")])
+    assert both.passed == 1

@@ -226,10 +226,19 @@ def test_a_frame_above_the_limit_is_refused_before_it_is_read() -> None:
         ("assert f()", "true"),
         ("assert not f({})", "false"),
         ("assert f(1) is None", "is"),
+        ("assert (f(1), g(2)) == (3, 4)", "=="),
+        ("assert [f(1), f(2)] == [3, 4]", "=="),
+        ("assert (f(1), 2) == (3, 2)", None),
+        ("assert (f(1), *g(2)) == (3, 4)", None),
+        ("assert (f(1), f(x)) == (3, 4)", None),
+        ("assert (f(1), f(2)) == (3, g(4))", None),
+        ("assert (f(1), f(2)) != (3, 4)", None),
+        ("assert () == ()", None),
         ("assert f(1) is 3", None),
         ("assert f(x) == 1", None),
         ("assert f(1) == g(1)", None),
         ("assert f(*[1]) == 1", None),
+        ("assert f(x=1, x=2) == 1", None),
         ("assert f(1) == 1 == 1", None),
         ("assert a.f(1) == 1", None),
         ("x = 1\nassert f(1) == 1", None),
@@ -241,10 +250,30 @@ def test_which_asserts_are_plain_calls(source: str, relation: str | None) -> Non
     assert (call.relation if call else None) == relation
 
 
+def test_the_values_of_several_calls_are_compared_in_the_display_of_the_test() -> None:
+    pair, items = parse_assert("assert (f(1), f(2)) == (3, [4])"), parse_assert("assert [f(1)] == (3,)")
+    assert pair is not None
+    assert items is not None
+    assert pair.holds(pair.value(encode([3, [4]])))
+    assert not pair.holds(pair.value(encode([3, (4,)])))
+    assert not pair.holds(pair.value(encode([3])))
+    assert not items.holds(items.value(encode([3]))), "a list is no tuple"
+    with pytest.raises(ValueError, match="not the list"):
+        pair.value(encode((3, [4])))
+
+
+@pytest.mark.parametrize("named", ["f", "math", "sum"])
+def test_a_call_of_a_library_or_a_builtin_among_several_needs_a_judge(named: str) -> None:
+    tests = as_calls([{"source": f"assert (f(1), {named}([2])) == (3, 4)"}], "")
+    assert (tests is None) == (named != "f")
+
+
 def test_setup_with_code_needs_a_judge() -> None:
     case = {"source": "assert f(1) == 1"}
     assert as_calls([case], "import math") is not None
     assert as_calls([case], "def f(x): return x") is None
+    for binds in ("from math import f", "import math as f", "import f.path", "from math import *"):
+        assert as_calls([case], binds) is None, binds
 
 
 def test_equality_in_an_assert_is_that_of_python() -> None:
