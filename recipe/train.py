@@ -126,13 +126,19 @@ def link_logs(run: RunDirectory) -> None:
 
 
 def keep_logs(run: RunDirectory) -> None:
-    """Copy the output of the Ray workers into the run directory, because all runs share Ray's folder."""
+    """Copy the output of the Ray workers into the run directory, because all runs share Ray's folder.
+
+    What cannot be copied, as to a full disk, is printed only: a run that failed shall end with its own error.
+    """
     folder = session_logs() if ray.is_initialized() else None
     if folder is None:
         return
-    for file in folder.glob("worker-*"):
-        if file.stat().st_size:
-            shutil.copyfile(file, run.path / "logs" / file.name)
+    try:
+        for file in folder.glob("worker-*"):
+            if file.stat().st_size:
+                shutil.copyfile(file, run.path / "logs" / file.name)
+    except OSError as error:
+        print(f"the output of the workers stays in {folder}: {error.strerror} in {run.path / 'logs'}", file=sys.stderr)
 
 
 def announce(run: RunDirectory, command: str, console: Console) -> None:

@@ -9,6 +9,7 @@ import sys
 import pytest
 from rich.console import Console
 
+from recipe import train
 from recipe.records.run_directory import RunDirectory
 from recipe.train import announce, print_result, report_failure, write_page
 from tests.composing import composed
@@ -77,3 +78,14 @@ def test_verl_is_imported_when_training_begins_and_not_before():
     code = "import sys, recipe.train; print('verl' in sys.modules)"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout == "False\n"
+
+
+def test_logs_that_a_full_disk_refuses_do_not_hide_why_a_run_failed(tmp_path, monkeypatch, capsys):
+    (workers := tmp_path / "ray").mkdir()
+    (workers / "worker-1.out").write_text("it said why")
+    run = RunDirectory.prepare(str(tmp_path / "o"), "quickstart", "r")
+    (run.path / "logs" / "worker-1.out").symlink_to("/dev/full")
+    monkeypatch.setattr(train, "session_logs", lambda: workers)
+    monkeypatch.setattr(train.ray, "is_initialized", lambda: True)
+    train.keep_logs(run)
+    assert f"stays in {workers}: No space left on device" in capsys.readouterr().err
