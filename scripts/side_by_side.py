@@ -1,7 +1,7 @@
 """Several runs of pytest, two at a time: ``python -m scripts.side_by_side ARGUMENTS -- ARGUMENTS ...``.
 
-They start in order, each when one before it has ended: the longest first keeps both cores busy to the end. The first one
-prints as it goes, the others when they have ended. Exit status: 0, or that of a run that failed.
+They start in order, each when one before it has ended, so that the longest belong first. The first one prints as it
+goes, the others when all have started and those before them have ended. Exit status: 0, or that of a run that failed.
 """
 
 import os
