@@ -27,17 +27,17 @@ def main(words: Sequence[str]) -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     first, *others = runs_of(words)
     with ExitStack() as stack:
-        started = [(_started(stack, first), None)]
+        started: list[tuple[subprocess.Popen[bytes], IO[bytes] | None]] = [(_started(stack, first), None)]
         logs = [stack.enter_context(tempfile.TemporaryFile()) for _ in others]
         for run, log in zip(others, logs, strict=True):
             _wait_for_room([process for process, _ in started])
             started.append((_started(stack, run, log), log))
         status = 0
-        for process, log in started:
+        for process, printed in started:
             status = process.wait() or status
-            if log:
-                log.seek(0)
-                sys.stdout.buffer.write(log.read())
+            if printed:
+                printed.seek(0)
+                sys.stdout.buffer.write(printed.read())
                 sys.stdout.flush()
         return status
 

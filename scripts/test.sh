@@ -37,13 +37,12 @@ stack=(tests/configs tests/data_prep tests/examples tests/recipe/checks tests/re
     tests/recipe/test_{export,memory_plan}.py tests/recipe/evaluation/test_{dpo,perplexity,sft_data}.py
     tests/rewards/test_manager.py tests/rewards/counterfactual/test_{advantages,crediting,groups,tokens}.py
     tests/test_{gpu_check,tutorial_blocks}.py)
-without_stack=("${stack[@]/#/--ignore=}" --ignore=tests/e2e)
 # Files with end-to-end tests: to look for them in all files takes half a minute of imports.
 e2e=(tests/e2e tests/recipe/runtime/test_death_watch.py)
 
 unit() {
     local fast=(-m "not slow and not e2e" --durations=10)
-    $python -m scripts.side_by_side "${fast[@]}" "${stack[@]}" "$@" -- "${fast[@]}" "${without_stack[@]}" "$@"
+    $python -m scripts.side_by_side "${fast[@]}" "${stack[@]}" "$@" -- "${fast[@]}" --ignore=tests/e2e "${stack[@]/#/--ignore=}" "$@"
 }
 
 case ${1:-} in
@@ -54,8 +53,8 @@ case ${1:-} in
         # the sandbox would get one instead, and a program that waits four times its limit for a core has timed out.)
         export RAY_worker_niceness=0
         # One run at a time has Ray and vLLM. The other tests take the second place, and both once it has ended.
-        $python -m scripts.side_by_side -m e2e --durations=10 "${e2e[@]}" -- "${slow[@]}" tests/rewards "${without_stack[@]}" -- \
-            "${slow[@]}" "${stack[@]}" -- "${slow[@]}" --ignore=tests/rewards "${without_stack[@]}"
+        $python -m scripts.side_by_side -m e2e --durations=10 "${e2e[@]}" -- \
+            "${slow[@]}" --ignore=tests/rewards --ignore=tests/e2e -- "${slow[@]}" tests/rewards
         ;;
     unit) unit "${@:2}" ;;
     *) exec $python -m pytest "$@" ;;

@@ -19,7 +19,7 @@ def with_ranks(arguments: list[str], ranks: int) -> list[str]:
 
 
 def look(arguments: list[str]) -> None:
-    """Run preflight on one core and print its status and what a run would use as JSON, a line for each number of ranks."""
+    """Run preflight on one core for 1 and 2 ranks; print its status and what a run would use, each as JSON."""
     os.sched_setaffinity(OWN, {min(os.sched_getaffinity(OWN))})
     import torch
 

@@ -305,7 +305,7 @@ async def test_a_dead_server_is_skipped_and_retried() -> None:
 
 
 def test_certificates_are_read_once_for_all_event_loops(monkeypatch: pytest.MonkeyPatch) -> None:
-    reads = []
+    reads: list[None] = []
     read = ssl.SSLContext.load_verify_locations
     monkeypatch.setattr(
         ssl.SSLContext, "load_verify_locations", lambda *given, **more: reads.append(read(*given, **more))
