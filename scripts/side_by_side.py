@@ -1,8 +1,10 @@
-"""Several runs of pytest side by side: ``python -m scripts.side_by_side ARGUMENTS -- ARGUMENTS ...``.
+"""Several runs of pytest, two at a time: ``python -m scripts.side_by_side ARGUMENTS -- ARGUMENTS ...``.
 
-The last one prints as it goes, the others when they have ended. Exit status: 0, or that of a run that failed.
+They start in order, each when one before it has ended, so that the longest belong first. The first one prints as it
+goes, the others when all have started and those before them have ended. Exit status: 0, or that of a run that failed.
 """
 
+import os
 import signal
 import subprocess
 import sys
@@ -10,7 +12,9 @@ import tempfile
 from collections.abc import Sequence
 from contextlib import ExitStack
 from itertools import groupby
-from typing import Any
+from typing import IO
+
+AT_ONCE = 2
 
 
 def runs_of(words: Sequence[str]) -> list[list[str]]:
@@ -21,24 +25,33 @@ def runs_of(words: Sequence[str]) -> list[list[str]]:
 def main(words: Sequence[str]) -> int:
     """Run them; returns the exit status."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
-    *others, last = ([sys.executable, "-m", "pytest", *run] for run in runs_of(words))
+    first, *others = runs_of(words)
     with ExitStack() as stack:
-        started = []
-        for command in others:
-            log = stack.enter_context(tempfile.TemporaryFile())
-            started.append((_started(stack, command, stdout=log, stderr=subprocess.STDOUT), log))
-        status = _started(stack, last).wait()
-        for process, log in started:
+        started: list[tuple[subprocess.Popen[bytes], IO[bytes] | None]] = [(_started(stack, first), None)]
+        logs = [stack.enter_context(tempfile.TemporaryFile()) for _ in others]
+        for run, log in zip(others, logs, strict=True):
+            _wait_for_room([process for process, _ in started])
+            started.append((_started(stack, run, log), log))
+        status = 0
+        for process, printed in started:
             status = process.wait() or status
-            log.seek(0)
-            sys.stdout.buffer.write(log.read())
-            sys.stdout.flush()
+            if printed:
+                printed.seek(0)
+                sys.stdout.buffer.write(printed.read())
+                sys.stdout.flush()
         return status
 
 
-def _started(stack: ExitStack, command: Sequence[str], **options: Any) -> subprocess.Popen[bytes]:
+def _wait_for_room(processes: Sequence[subprocess.Popen[bytes]]) -> None:
+    """Return as soon as fewer than `AT_ONCE` of these run."""
+    while sum(process.poll() is None for process in processes) >= AT_ONCE:
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT)  # `poll` reads the status
+
+
+def _started(stack: ExitStack, words: Sequence[str], log: IO[bytes] | None = None) -> subprocess.Popen[bytes]:
     """A run in its own process group, so that Ctrl-C reaches it once: from here."""
-    process = subprocess.Popen(command, process_group=0, **options)
+    command = [sys.executable, "-m", "pytest", *words]
+    process = subprocess.Popen(command, process_group=0, stdout=log, stderr=log and subprocess.STDOUT)
     stack.callback(_interrupt, process)
     return process
 

@@ -33,9 +33,10 @@ python=.venv/bin/python
 # Processes run side by side: threads that wait for each other while one has no core take ten times as long.
 export OMP_NUM_THREADS=1
 # Tests whose imports take ten seconds (verl, transformers): one process runs them, another one all other tests.
-stack=(tests/configs tests/data_prep tests/recipe/checks tests/recipe/training tests/workers
-    tests/recipe/test_{export,memory_plan}.py tests/recipe/evaluation/test_sft_data.py
-    tests/rewards/test_manager.py tests/rewards/counterfactual/test_{advantages,crediting,tokens}.py)
+stack=(tests/configs tests/data_prep tests/examples tests/recipe/checks tests/recipe/training tests/workers
+    tests/recipe/test_{export,memory_plan}.py tests/recipe/evaluation/test_{dpo,perplexity,sft_data}.py
+    tests/rewards/test_manager.py tests/rewards/counterfactual/test_{advantages,crediting,groups,tokens}.py
+    tests/test_{gpu_check,tutorial_blocks}.py)
 # Files with end-to-end tests: to look for them in all files takes half a minute of imports.
 e2e=(tests/e2e tests/recipe/runtime/test_death_watch.py)
 
@@ -51,8 +52,9 @@ case ${1:-} in
         # Ray runs its workers at niceness 15: beside other tests they would get a fraction of a core. (Niced tests of
         # the sandbox would get one instead, and a program that waits four times its limit for a core has timed out.)
         export RAY_worker_niceness=0
-        $python -m scripts.side_by_side "${slow[@]}" tests/rewards -- "${slow[@]}" --ignore=tests/rewards --ignore=tests/e2e -- \
-            -m e2e --durations=10 "${e2e[@]}"
+        # One run at a time has Ray and vLLM. The other tests take the second place, and both once it has ended.
+        $python -m scripts.side_by_side -m e2e --durations=10 "${e2e[@]}" -- \
+            "${slow[@]}" --ignore=tests/rewards --ignore=tests/e2e -- "${slow[@]}" tests/rewards
         ;;
     unit) unit "${@:2}" ;;
     *) exec $python -m pytest "$@" ;;

@@ -298,6 +298,7 @@ log("events.jsonl", event="end")
 def benchmark(folder: Path, monkeypatch: pytest.MonkeyPatch, *flags: str) -> int:
     """The exit status of a benchmark with one run, whose sandbox is killed."""
     (folder / "train.py").write_text(TRAIN)
+    monkeypatch.setattr(chaos, "LOOK_EVERY", 0.1)
     monkeypatch.setattr(chaos, "COMMAND", (sys.executable, str(folder / "train.py")))
     words = ["chaos", "--runs", "1", "--victims", "sandbox", "--out", str(folder), *flags]
     monkeypatch.setattr(sys, "argv", words)

@@ -44,3 +44,13 @@ def test_a_training_of_the_tutorial_composes_and_is_short(overrides: list[str]):
 
 def test_other_commands_stay_as_they_are():
     assert shorter(["python", "-m", "recipe.report", "skills", "outputs/tutorial"]) == []
+
+
+def test_the_run_without_credit_is_the_first_run_but_for_credit():
+    (first,), (without,) = (commands(sections()[place]) for place in (0, 2))
+    with_credit, without_credit = composed(*first[3:]), composed(*without[3:])
+    assert (with_credit.credit.kind, without_credit.credit.kind) == ("counterfactual", "off")
+    for config in (with_credit, without_credit):
+        del config.credit
+        config.run.name = None
+    assert with_credit == without_credit

@@ -54,6 +54,8 @@ VICTIMS = {
 }
 """Start of each victim's name, or a part of its command line; the oldest such process is killed."""
 ALONE = "alone"
+LOOK_EVERY = 2.0
+"""Seconds between two looks at a run's processes."""
 
 
 def main() -> int:
@@ -208,7 +210,7 @@ class Start:
         deadline = time.monotonic() + LONGEST_SECONDS
         while (status := self._process.poll()) is None and time.monotonic() < deadline:
             self._processes.alive()  # remembers what the command has started
-            time.sleep(2)
+            time.sleep(LOOK_EVERY)
         left = left_running(self._processes, SECONDS if status is not None else 0.0)
         self._process.wait()
         unusual = more_than(self._scratch.names(), usual) if usual is not None else []

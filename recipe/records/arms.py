@@ -155,7 +155,7 @@ def over_runs(text: str, counted: int, runs: int) -> str:
 
 def _weights(run: RunDirectory) -> str:
     start = next((event for event in run.events() if event["event"] == "start"), None)
-    return starting_weights(start, lambda: run.recorded_config()[1], run.path) if start else ""
+    return starting_weights(start, run.recorded_version, run.path) if start else ""
 
 
 def _parts(run: RunDirectory) -> tuple[str, str]:

@@ -101,6 +101,10 @@ class RunDirectory:
         except (OSError, TypeError, ValueError, YAMLError) as error:
             raise RecordsError(f"{path} is no configuration of a run: {str(error).partition(chr(10))[0]}") from error
 
+    def recorded_version(self) -> int:
+        """The version of the run's records; RecordsError as in `recorded_config`."""
+        return self.recorded_config()[1]
+
     def read_config(self) -> DictConfig:
         """The configuration, upgraded to the current version; RecordsError if this release cannot read it."""
         return upgraded(*self.recorded_config(), where=self.path)

@@ -28,7 +28,7 @@ def config_files(name: str, configs: Path = CONFIGS) -> tuple[Path, ...]:
 
 
 def _inherited(path: Path, configs: Path) -> Iterator[Path]:
-    content = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
+    content = yaml.load(path.read_text(encoding="utf-8"), Loader=yaml.CSafeLoader) or {}
     for entry in content.get("defaults", []):
         for group, option in entry.items() if isinstance(entry, dict) else [("", entry)]:
             name = f"{group.rpartition(' ')[2]}/{option}.yaml" if group else f"{option}.yaml"  # without `override`

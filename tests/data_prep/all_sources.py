@@ -1,9 +1,12 @@
 """Every source as a command on small made-up input, for the tests of all sources."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
+from unittest.mock import patch
 
 import data_prep.sources
 from data_prep.graphs import suite
@@ -54,6 +57,19 @@ def _maths(folder: Path) -> list[str]:
     return ["--set", "math500", "--from-file", f"test={write_lines(folder / 'maths.jsonl', *records)}"]
 
 
+@contextmanager
+def two_threads() -> Iterator[suite.Cores]:
+    """Stand in for processes, each of which imports for seconds; tests/data_prep/graphs/test_graphs.py starts those."""
+    with ThreadPoolExecutor(2) as executor:
+        yield suite.Cores(executor, 2)
+
+
+def graphs(arguments: list[str]) -> int:
+    """The command of the graph tasks in this process."""
+    with patch.object(suite, "all_cores", two_threads):
+        return suite.main(arguments)
+
+
 def _procedural() -> dict[str, Source]:
     """Every source by its module's name, as if it needed no input."""
     files = Path(data_prep.sources.__file__).parent.glob("*.py")
@@ -68,6 +84,6 @@ SOURCES = _procedural() | {
     "gsm8k": Source(gsm8k.main, _gsm8k),
     "codecontests": Source(codecontests.main, _codecontests),
     "maths": Source(maths.main, _maths),
-    "graphs": Source(suite.main, lambda folder: ["--levels", "1", "2"]),
+    "graphs": Source(graphs, lambda folder: ["--levels", "1", "2"]),
     "countdown_tasks": Source(countdown_tasks.main, _countdown_tasks),
 }

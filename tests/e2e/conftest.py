@@ -1,12 +1,14 @@
 """Shared fixtures of the end-to-end tests: the quickstart's model, and processes that are stopped after use."""
 
 import contextlib
+import json
 import os
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -102,6 +104,26 @@ def assert_engine_agrees(run: RunDirectory, steps: int) -> None:
     _, differences = series(run.metrics(), "training/rollout_probs_diff_mean")
     assert len(differences) == steps
     assert max(differences) < AGREEMENT
+
+
+def assert_exported(start: Callable[..., subprocess.Popen], made: Path, run: RunDirectory) -> None:
+    """Export the run's model: any program can load it, and it is not `made`/model, which training began with."""
+    exported = run.path.parents[1] / "model"
+    export = [sys.executable, "-m", "recipe.export", str(run.path), "--out", str(exported), "--prompts", "0"]
+    output, _ = (process := start(*export)).communicate(timeout=300)
+    assert process.returncode == 0, output[-6000:]
+    for folder in (made / "model", exported):
+        assert "attn_implementation" not in json.loads((folder / "config.json").read_text())
+    before, after = _weights(made / "model"), _weights(exported)
+    assert after.keys() == before.keys()
+    assert any((new != before[name]).any() for name, new in after.items())
+
+
+def _weights(folder: Path) -> dict[str, Any]:
+    from transformers import AutoModelForCausalLM
+
+    state: dict[str, Any] = AutoModelForCausalLM.from_pretrained(folder).state_dict()
+    return state
 
 
 def wait_until_gone(processes: list[psutil.Process], seconds: float = 60) -> None:

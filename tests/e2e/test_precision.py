@@ -1,37 +1,25 @@
 """Weights that the trainer sends, all or adapters, reach vLLM, which packs them on a CPU; English rows; export."""
 
-import json
-import os
-import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from data_prep.english.suite import SKILLS
 from recipe.records.pictures import series
 from recipe.records.run_directory import RunDirectory
-from tests.e2e.conftest import assert_engine_agrees, train
+from tests.e2e.conftest import assert_engine_agrees, assert_exported, train
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(1800)]
 
 STEPS = 2
-ONE_CORE = ("taskset", "-c", str(min(os.sched_getaffinity(0))))
-# Largest mean |log-probability of the engine - the trainer's| of a sampled token.
-ROUNDED, EXACT = 0.02, 1e-4
-# All weights in float32: test_bpe.py.
-KINDS = {
-    "all weights in bfloat16": ((), ("adaptation=full", "run.precision=bfloat16"), ROUNDED),
-    "adapters in float32 on one core": (ONE_CORE, ("run.precision=float32",), EXACT),
-}
+# Largest mean |log-probability of the engine - the trainer's| of a sampled token. In float32: test_bpe.py (all weights)
+# and test_training.py (adapters).
+ROUNDED = 0.02
 
 
-@pytest.mark.parametrize(("cores", "words", "most"), KINDS.values(), ids=KINDS)
-def test_the_engine_samples_from_the_weights_that_the_trainer_changed(
-    cores: tuple[str, ...], words: tuple[str, ...], most: float, bpe_start: Path, tmp_path: Path, start
-):
-    words = ("experiment=quickstart", *words)
-    _export(start, bpe_start, _trained(start, cores, words, most, bpe_start, tmp_path))
+def test_the_engine_samples_from_all_weights_that_the_trainer_changed(bpe_start: Path, tmp_path: Path, start):
+    words = ("experiment=quickstart", "adaptation=full", "run.precision=bfloat16")
+    assert_exported(start, bpe_start, _trained(start, words, bpe_start, tmp_path))
 
 
 def test_the_english_suite_is_trained_with_both_ideas_and_base_weights_that_the_trainer_sends(
@@ -42,7 +30,7 @@ def test_the_english_suite_is_trained_with_both_ideas_and_base_weights_that_the_
         "experiment=pretrained", "run.precision=bfloat16", "actor_rollout_ref.rollout.load_format=dummy",
         "credit=counterfactual", "projection=qp",
     )  # fmt: skip
-    run = _trained(start, (), words, ROUNDED, english_start, tmp_path)
+    run = _trained(start, words, english_start, tmp_path)
     assert "credit_failed" not in {event["event"] for event in run.events()}
     for row in run.metrics()[-STEPS:]:
         assert row["credit/replays"] > 0
@@ -50,12 +38,10 @@ def test_the_english_suite_is_trained_with_both_ideas_and_base_weights_that_the_
         skills = [name for name in SKILLS if row[f"actor/projection/gradient_norm/{name}"] > 0]
         assert len(skills) >= 2  # that the step's prompts have
         assert all(row[f"actor/projection/predicted_change/{name}"] > -1e-6 for name in skills)
-    _export(start, english_start, run)
+    assert_exported(start, english_start, run)
 
 
-def _trained(
-    start, cores: tuple[str, ...], words: tuple[str, ...], most: float, made: Path, root: Path
-) -> RunDirectory:
+def _trained(start, words: tuple[str, ...], made: Path, root: Path) -> RunDirectory:
     """Two steps in which engine and trainer agreed.
 
     Old weights in the engine would differ from the trainer's by much more than rounding from the second step on.
@@ -67,34 +53,15 @@ def _trained(
         f"trainer.total_training_steps={STEPS}", "trainer.test_freq=-1", f"trainer.save_freq={STEPS}",
         "trainer.val_before_train=false",
     )  # fmt: skip
-    output, _ = (process := start(*cores, *command)).communicate(timeout=900)
+    output, _ = (process := start(*command)).communicate(timeout=900)
     assert process.returncode == 0, output[-6000:]
     run = RunDirectory(root / "made" / "r")
     _, differences = series(run.metrics(), "rollout_corr/log_ppl_abs_diff")
     _, gradients = series(run.metrics(), "actor/grad_norm")
     _, rewards = series(run.metrics(), "critic/score/mean")
     assert len(differences) == len(gradients) == STEPS
-    assert max(differences) < most
+    assert max(differences) < ROUNDED
     assert_engine_agrees(run, STEPS)
     assert min(gradients) > 0.01  # what the second step samples from is not what the first did
     assert all(0 < reward < 1 for reward in rewards)
     return run
-
-
-def _export(start, made: Path, run: RunDirectory) -> None:
-    """Export the run's model: any program can load it, and it is not the one that training began with."""
-    exported = run.path.parents[1] / "model"
-    export = [sys.executable, "-m", "recipe.export", str(run.path), "--out", str(exported), "--prompts", "0"]
-    output, _ = (process := start(*export)).communicate(timeout=300)
-    assert process.returncode == 0, output[-6000:]
-    for folder in (made / "model", exported):
-        assert "attn_implementation" not in json.loads((folder / "config.json").read_text())
-    assert _weights(exported).keys() == _weights(made / "model").keys()
-    assert any((new != _weights(made / "model")[name]).any() for name, new in _weights(exported).items())
-
-
-def _weights(folder: Path) -> dict[str, Any]:
-    from transformers import AutoModelForCausalLM
-
-    state: dict[str, Any] = AutoModelForCausalLM.from_pretrained(folder).state_dict()
-    return state

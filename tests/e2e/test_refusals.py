@@ -15,7 +15,6 @@ pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(3600)]
     ("arguments", "message"),
     [
         (["trainer.total_trainig_steps=4"], "Did you mean total_training_steps?"),
-        (["run.max_masked_share=2"], "run.max_masked_share: Input should be less than or equal to 1"),
         (["data.train_files=/nowhere/train.parquet"], "/nowhere/train.parquet: no such file"),
     ],
 )

@@ -1,5 +1,6 @@
-"""Training on the real stack: it learns, survives SIGKILL and SIGTERM, and writes its records."""
+"""Training on the real stack: it learns, survives SIGKILL and SIGTERM, writes its records, and is exported."""
 
+import os
 import signal
 from pathlib import Path
 
@@ -9,7 +10,7 @@ from recipe.checks.model import weights_digest
 from recipe.records.experiment_page import skill_table
 from recipe.records.pictures import series
 from recipe.records.run_directory import RunDirectory, read_jsonl
-from tests.e2e.conftest import assert_engine_agrees, quickstart, train, wait_for, wait_until_gone
+from tests.e2e.conftest import assert_engine_agrees, assert_exported, quickstart, train, wait_for, wait_until_gone
 from tests.e2e.wandb_file import history
 from tests.processes import living_descendants
 
@@ -19,11 +20,12 @@ pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(3600)]
 STEPS, KILLED_AFTER, SAVED_EVERY = 12, 5, 4
 ASKED_AFTER = 6
 """Steps of the second start, after which SIGTERM asks it to stop: no step that it would have saved."""
+ONE_CORE = ("taskset", "-c", str(min(os.sched_getaffinity(0))))
 
 
 @pytest.fixture(scope="module")
 def killed_and_continued(micro_start: Path, tmp_path_factory: pytest.TempPathFactory, start) -> RunDirectory:
-    """A short run of the quickstart that is killed, started again, asked to stop, and started a third time."""
+    """A short run of the quickstart that is killed, started again, asked to stop, and started on one core."""
     root = tmp_path_factory.mktemp("outputs")
     run = RunDirectory(root / "quickstart" / "r")
     command = train(
@@ -42,7 +44,7 @@ def killed_and_continued(micro_start: Path, tmp_path_factory: pytest.TempPathFac
     output, _ = second.communicate(timeout=600)
     assert second.returncode == 128 + signal.SIGTERM, output[-4000:]
     assert "the run stopped: SIGTERM ended it after step" in output
-    third = start(*command, WANDB_MODE="offline")
+    third = start(*ONE_CORE, *command, WANDB_MODE="offline")
     output, _ = third.communicate(timeout=1500)
     assert third.returncode == 0, output[-4000:]
     assert str(run.path) in output
@@ -119,6 +121,9 @@ def test_rollout_and_actor_agree_on_the_probabilities_of_every_sampled_token(kil
     steps, differences = series(killed_and_continued.metrics(), "training/rollout_probs_diff_max")
     assert len(steps) == STEPS
     assert max(differences) < 0.02
+    _, differences = series(killed_and_continued.metrics(), "rollout_corr/log_ppl_abs_diff")
+    assert len(differences) == STEPS
+    assert max(differences) < 1e-4  # all in float32
     assert_engine_agrees(killed_and_continued, STEPS)
     _, correlations = series(killed_and_continued.metrics(), "training/rollout_actor_probs_pearson_corr")
     assert min(correlations) > 0.999
@@ -158,3 +163,7 @@ def test_the_run_directory_holds_what_a_user_looks_for(killed_and_continued: Run
     columns = {"prompt", "response", "ground_truth", "score", "acc", "format", "error", "pass_ratio", "skill", "masked"}
     assert columns <= set(rows[0])
     assert list((run.path / "logs").glob("worker-*"))
+
+
+def test_the_model_is_exported(killed_and_continued: RunDirectory, micro_start: Path, start):
+    assert_exported(start, micro_start, killed_and_continued)

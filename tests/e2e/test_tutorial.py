@@ -1,4 +1,8 @@
-"""The tutorial's blocks run one after the other in one folder, as a reader would run them, but shorter."""
+"""The tutorial's blocks run one after the other in one folder, as a reader would run them, but shorter.
+
+Not run: section 3, the first run with credit=off, which the protected run of section 4 has, too;
+tests/test_tutorial_blocks.py composes it.
+"""
 
 import os
 import subprocess
@@ -59,13 +63,6 @@ def test_the_first_run_has_credit_protection_and_a_page(three_questions: RunDire
     assert {"run.html", "EXPERIMENT.md", "plots", "generations", "metrics.jsonl"} <= set(listed)
 
 
-def test_the_run_without_credit_has_none(three_questions: RunDirectory, reader: Path):
-    _carry_out(3, reader)
-    run = RunDirectory(three_questions.path.parent / "without_credit")
-    assert [row["step"] for row in run.metrics() if row["step"] > 0] == [1, 2]
-    assert not any(key.startswith("credit/") for row in run.metrics() for key in row)
-
-
 def test_skills_one_after_another_end_with_a_table_of_both_arms(reader: Path):
     table = _carry_out(4, reader)
     assert {folder.name for folder in (reader / "outputs" / "tutorial").iterdir()} >= {"grpo.s0", "qp_solutions.s0"}
@@ -73,6 +70,7 @@ def test_skills_one_after_another_end_with_a_table_of_both_arms(reader: Path):
     assert "qp_solutions" in table
     run = RunDirectory(reader / "outputs" / "tutorial" / "qp_solutions.s0")
     assert [row["protocol/stage"] for row in run.metrics() if row["step"] > 0] == [1, 2, 3, 4]
+    assert not any(key.startswith("credit/") for row in run.metrics() for key in row)  # credit=off, as in section 3
     assert run.finished
 
 

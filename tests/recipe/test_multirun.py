@@ -22,46 +22,44 @@ def train(folder: Path, *words: str) -> subprocess.CompletedProcess:
     )  # fmt: skip
 
 
-def test_finished_runs_are_left_alone_and_a_failing_one_does_not_stop_the_others(tmp_path: Path):
-    finished = RunDirectory.prepare(str(tmp_path), "b", "grpo.s1")
-    finished.write_config(composed("experiment=paper_b", "arm=grpo", "data.seed=1", "data.train_files=nowhere.parquet"))
-    finished.log_event("end")
+ARMS = ("ewc", "grpo", "qp_rollouts", "qp_solutions")
+SAME = ("data.seed=1", "data.train_files=nowhere.parquet")
+
+
+@pytest.fixture(scope="module")
+def sweep(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, subprocess.CompletedProcess]:
+    """A sweep of a run that fails, and of finished ones: with these settings, other ones, and of a later release."""
+    folder = tmp_path_factory.mktemp("sweep")
+    for arm, more in (("grpo", []), ("qp_rollouts", ["actor_rollout_ref.actor.optim.lr=0.5"]), ("qp_solutions", [])):
+        finished = RunDirectory.prepare(str(folder), "b", f"{arm}.s1")
+        finished.write_config(composed("experiment=paper_b", f"arm={arm}", *SAME, *more))
+        finished.log_event("end")
+    (folder / "b/qp_solutions.s1/config.yaml").write_text("records_version: 99\n")
     done = train(
-        tmp_path, "run.experiment=b", "arm=ewc,grpo", "data.seed=1", "data.train_files=nowhere.parquet",
+        folder, "run.experiment=b", f"arm={','.join(ARMS)}", *SAME,
         "run.name=${hydra:runtime.choices.arm}.s${data.seed}",
     )  # fmt: skip
     assert done.returncode != 0
+    return folder / "b", done
+
+
+def test_finished_runs_are_left_alone_and_a_failing_one_does_not_stop_the_others(sweep):
+    folder, done = sweep
     assert done.stdout.splitlines()[0] == "== ewc.s1"
     assert "nowhere.parquet" in done.stderr  # the separate process was refused, and reported the reason
     assert "ewc.s1 failed: see" in done.stderr
     assert "== grpo.s1: finished before" in done.stdout
-    assert (tmp_path / "b" / "ewc.s1").is_dir()
+    assert (folder / "ewc.s1").is_dir()
 
 
-def test_a_finished_run_with_other_settings_is_not_taken_for_this_one(tmp_path: Path):
-    finished = RunDirectory.prepare(str(tmp_path), "b", "grpo.s1")
-    finished.write_config(composed("experiment=paper_b", "arm=grpo", "data.seed=1", "data.train_files=nowhere.parquet"))
-    finished.log_event("end")
-    done = train(
-        tmp_path, "run.experiment=b", "arm=grpo,ewc", "data.seed=1", "actor_rollout_ref.actor.optim.lr=0.5",
-        "data.train_files=nowhere.parquet", "run.name=${hydra:runtime.choices.arm}.s${data.seed}",
-    )  # fmt: skip
-    assert done.returncode != 0
-    assert (
-        "grpo.s1 finished before with other settings (actor_rollout_ref.actor.optim.lr: 0.004, now 0.5)" in done.stderr
-    )
-    assert "== ewc.s1" in done.stdout  # the others still run
+def test_a_finished_run_with_other_settings_is_not_taken_for_this_one(sweep):
+    message = "qp_rollouts.s1 finished before with other settings (actor_rollout_ref.actor.optim.lr: 0.5, now 0.004)"
+    assert message in sweep[1].stderr
 
 
-def test_a_finished_run_of_a_later_release_is_not_taken_for_this_one(tmp_path: Path):
-    finished = RunDirectory.prepare(str(tmp_path), "b", "grpo.s1")
-    (finished.path / "config.yaml").write_text("records_version: 99\n")
-    finished.log_event("end")
-    done = train(
-        tmp_path, "run.experiment=b", "arm=grpo", "data.seed=1", "run.name=${hydra:runtime.choices.arm}.s${data.seed}"
-    )
-    assert done.returncode != 0
-    assert f"== grpo.s1: {finished.path} has version 99 of the records" in done.stderr
+def test_a_finished_run_of_a_later_release_is_not_taken_for_this_one(sweep):
+    folder, done = sweep
+    assert f"== qp_solutions.s1: {folder / 'qp_solutions.s1'} has version 99 of the records" in done.stderr
 
 
 def test_runs_that_would_share_a_name_are_refused(tmp_path: Path):

@@ -3,7 +3,6 @@
 import json
 import random
 from collections import Counter
-from concurrent.futures import ThreadPoolExecutor
 from itertools import combinations, pairwise, permutations
 
 import networkx as nx
@@ -26,12 +25,12 @@ from data_prep.graphs.optima import (
     tour_by_integer_programme,
 )
 from data_prep.graphs.problems import FAMILIES, NETWORK_SIZES, SMALL_SIZES, TASKS, random_network
-from data_prep.graphs.suite import Cores
 from data_prep.json_lines import Journal
 from data_prep.schema import DataFileError, read_rows
 from data_prep.tasks import read_tasks, write_tasks
 from rewards import extraction, registry
 from rewards.verifiers.graphs.molecules import CommonSubgraphTruth, EditDistanceTruth
+from tests.data_prep.all_sources import graphs, two_threads
 from tests.data_prep.task_examples import task
 
 SEEDS = st.integers(0, 10**6)
@@ -249,8 +248,8 @@ def test_paths_of_a_diameter_and_a_distance_are_shortest(seed, level):
 
 @pytest.fixture
 def two():
-    with ThreadPoolExecutor(2) as executor:
-        yield Cores(executor, 2)
+    with two_threads() as cores:
+        yield cores
 
 
 def made(path, cores, limit):
@@ -353,7 +352,7 @@ def test_a_volume_above_the_limit_is_refused_before_any_work(tmp_path, capsys):
 def test_molecules_that_differ_from_those_of_other_machines_are_said_to(tmp_path, monkeypatch, capsys, origin, said):
     monkeypatch.setattr(suite, "origin_here", lambda: origin)
     words = ["--out", str(tmp_path), "--levels", "1", "--limit", "1"]
-    assert suite.main([*words, "--tasks", "mcs"]) == 0
+    assert graphs([*words, "--tasks", "mcs"]) == 0
     assert ("rdkit is not installed: molecules are built" in capsys.readouterr().err) == said
-    assert suite.main([*words, "--tasks", "mcp"]) == 0
+    assert graphs([*words, "--tasks", "mcp"]) == 0
     assert "rdkit" not in capsys.readouterr().err

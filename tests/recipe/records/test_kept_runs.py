@@ -90,8 +90,14 @@ def test_a_kept_run_is_read_in_the_terms_of_the_current_version(tmp_path: Path):
     assert found.read_config() == OmegaConf.create({"protocol": {"kind": "mixed"} | added})
     unpacked = found.unpack(tmp_path / "study")
     assert unpacked.recorded_config() == found.recorded_config() == (OmegaConf.create(found.config), 1)
+    assert unpacked.recorded_version() == found.recorded_version() == 1
     assert unpacked.read_config() == found.read_config()
     assert (unpacked.metrics(), unpacked.events()) == (found.metrics(), found.events())
+
+
+def test_the_version_of_a_kept_run_needs_no_configuration(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.delattr(OmegaConf, "create")
+    assert run("a", {"x": 1}, version=3).recorded_version() == 3
 
 
 def packed(path: Path, *rows: object) -> Path:

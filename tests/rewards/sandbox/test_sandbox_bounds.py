@@ -25,7 +25,7 @@ from rewards.sandbox.client import transport
 from rewards.sandbox.server import listener, wire
 from rewards.sandbox.server.listener import BadRequest, parse
 from rewards.sandbox.worker import zygote
-from tests.rewards.sandbox.conftest import ServerProcess, start_server
+from tests.rewards.sandbox.conftest import HTTP, ServerProcess, start_server
 
 GOOD = {"code": "print(1)", "language": "python"}
 MIB = 1 << 20
@@ -114,11 +114,11 @@ BATCHES: dict[str, tuple[int, Any]] = {
 def post(server: ServerProcess, route: str, body: Any, **headers: str) -> httpx.Response:
     content = body() if callable(body) else body if isinstance(body, bytes) else json.dumps(body).encode()
     given = {"content-type": "application/json", **headers}
-    return httpx.post(server.url + route, content=content, headers=given, timeout=60, trust_env=False)
+    return HTTP.post(server.url + route, content=content, headers=given, timeout=60)
 
 
 def replaced_workers(server: ServerProcess) -> int:
-    text = httpx.get(server.url + "/metrics", trust_env=False).text
+    text = HTTP.get(server.url + "/metrics").text
     found = re.search(r"^sandbox_workers_replaced_total (\d+)", text, re.MULTILINE)
     assert found is not None
     return int(found[1])
@@ -203,7 +203,7 @@ def test_callers_that_disconnect_free_their_places(bounded: ServerProcess) -> No
         with connect(bounded) as caller:
             caller.sendall(head + body)
     deadline = time.monotonic() + 30
-    while "sandbox_pending_programs 0" not in (text := httpx.get(bounded.url + "/metrics", trust_env=False).text):
+    while "sandbox_pending_programs 0" not in (text := HTTP.get(bounded.url + "/metrics").text):
         assert time.monotonic() < deadline, text
         time.sleep(0.1)
 

@@ -9,20 +9,19 @@ import asyncio
 import re
 from collections.abc import AsyncIterator
 
-import httpx
 import pytest
 import pytest_asyncio
 
 from rewards.sandbox import AssertCase, CallCase, Program, Sandbox, StdioCase
 from rewards.sandbox.cases import Case
-from tests.rewards.sandbox.conftest import ServerProcess, assert_nothing_left
+from tests.rewards.sandbox.conftest import HTTP, ServerProcess, assert_nothing_left
 
 pytestmark = pytest.mark.slow  # with a server
 
 
 def replaced(server: ServerProcess) -> int:
     """How many workers the server has replaced so far."""
-    text = httpx.get(server.url + "/metrics", trust_env=False).text
+    text = HTTP.get(server.url + "/metrics").text
     return int(re.search(r"^sandbox_workers_replaced_total (\d+)", text, re.MULTILINE).group(1))  # type: ignore[union-attr]
 
 

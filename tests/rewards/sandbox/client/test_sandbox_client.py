@@ -8,6 +8,7 @@ import asyncio
 import json
 import random
 import socket
+import ssl
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -18,7 +19,7 @@ import pytest
 
 from rewards.sandbox import AssertCase, CallCase, InfrastructureError, Program, Sandbox, StdioCase
 from rewards.sandbox.cases import Case
-from rewards.sandbox.client.servers import ProcessLimit, Servers
+from rewards.sandbox.client.servers import Connections, ProcessLimit, Servers
 from rewards.sandbox.client.transport import BatchOptions, Endpoint, ProgramRun, Transient
 
 # A server of its own for each module, and time limits: these run one after another.
@@ -301,6 +302,21 @@ async def test_a_dead_server_is_skipped_and_retried() -> None:
         await asyncio.gather(*(sandbox.run("x") for _ in range(10)))
         assert len(dead.paths) > asked
         assert len(alive.requests) < before + 10
+
+
+def test_certificates_are_read_once_for_all_event_loops(monkeypatch: pytest.MonkeyPatch) -> None:
+    reads: list[None] = []
+    read = ssl.SSLContext.load_verify_locations
+    monkeypatch.setattr(
+        ssl.SSLContext, "load_verify_locations", lambda *given, **more: reads.append(read(*given, **more))
+    )
+
+    async def connect() -> None:
+        await Connections.join(("http://127.0.0.1:1",), None).leave()
+
+    asyncio.run(connect())
+    asyncio.run(connect())
+    assert len(reads) <= 1  # 0: an earlier test has connected
 
 
 def test_a_server_that_stays_down_is_tried_less_and_less_often(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,7 +1,7 @@
 """Access to a server: tokens, Host and Origin; and where the client sends its token."""
 
 # A test may wait for a process.
-# ruff: noqa: ASYNC210, ASYNC240
+# ruff: noqa: ASYNC240
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from rewards.sandbox.__main__ import parse_arguments
 from rewards.sandbox.client.embedded import shared_server
 from rewards.sandbox.server.access import Guard, is_loopback
 from rewards.sandbox.server_token import read_token
-from tests.rewards.sandbox.conftest import ServerProcess, start_server
+from tests.rewards.sandbox.conftest import HTTP, ServerProcess, start_server
 
 TOKEN = "correct-horse-battery-staple"
 OTHER = "correct-horse-battery-stapl3"
@@ -326,7 +326,7 @@ async def test_the_embedded_server_has_its_own_token(tmp_path: Path, monkeypatch
         assert address.token not in (None, TOKEN)
         body = {"code": "print(1)", "language": "python"}
         for given in ({}, {"Authorization": f"Bearer {TOKEN}"}):
-            assert httpx.post(address.url + "/run_code", json=body, headers=given, trust_env=False).status_code == 401
+            assert HTTP.post(address.url + "/run_code", json=body, headers=given).status_code == 401
     (state,) = tmp_path.glob("*/*.json")
     assert state.stat().st_mode & 0o777 == 0o600
     assert json.loads(state.read_text())["token"] == address.token

@@ -10,7 +10,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
-import httpx
 import pytest
 import pytest_asyncio
 
@@ -22,7 +21,7 @@ from rewards.sandbox.server.server import run_job
 from rewards.sandbox.server.slot import ForeignAnswer, Preempted, Slot, SlotSettings, WorkerFailed
 from rewards.sandbox.worker import zygote
 from rewards.sandbox.worker.execution import Child, End, Limits, Server, WorkerUnusable
-from tests.rewards.sandbox.conftest import ServerProcess
+from tests.rewards.sandbox.conftest import HTTP, ServerProcess
 
 Script = Callable[["Worker"], Awaitable[None]]
 
@@ -380,7 +379,7 @@ def test_the_lines_of_a_batch_repeat_the_tokens_of_its_programs(server: ServerPr
         {"code": "print(2)"},
         {"code": "print(3)", "language": "ruby", "token": "three"},
     ]
-    text = httpx.post(server.url + "/run_batch", json={"programs": programs}, trust_env=False).text
+    text = HTTP.post(server.url + "/run_batch", json={"programs": programs}).text
     lines = [json.loads(line) for line in text.split("\n") if line]
     # A slow program has two lines: its result, then that it is done.
     assert {(line["index"], line.get("token")) for line in lines} == {(0, "one"), (1, None), (2, "three")}
@@ -400,5 +399,5 @@ def test_a_program_can_not_see_the_token_of_its_job(server: ServerProcess) -> No
         "        os.close(memory)\nprint(len(found) > 0, b'b' in found)"
     )
     body = {"programs": [{"code": code, "token": "token-of-the-batch"}]}
-    text = httpx.post(server.url + "/run_batch", json=body, trust_env=False).text
+    text = HTTP.post(server.url + "/run_batch", json=body).text
     assert '"stdout":"True False\\n"' in text, text

@@ -20,7 +20,7 @@ from sandbox_fusion import CommandRunStatus, RunCodeRequest, RunStatus
 from rewards.sandbox import Sandbox
 from rewards.sandbox.server import wire
 from rewards.sandbox.worker.languages import KNOWN
-from tests.rewards.sandbox.conftest import ServerProcess
+from tests.rewards.sandbox.conftest import HTTP, ServerProcess
 
 pytestmark = pytest.mark.slow  # with a server
 
@@ -29,7 +29,7 @@ RESULT_FIELDS = {"status", "execution_time", "return_code", "stdout", "stderr"}
 
 
 def post(server: ServerProcess, **body: object) -> httpx.Response:
-    return httpx.post(server.url + "/run_code", json=body, timeout=30, trust_env=False)
+    return HTTP.post(server.url + "/run_code", json=body, timeout=30)
 
 
 def official(server: ServerProcess, **fields: object) -> sandbox_fusion.RunCodeResponse:
@@ -133,7 +133,7 @@ def test_bad_request_is_422_with_its_location(
 
 
 def test_body_that_is_not_json_is_422(server: ServerProcess) -> None:
-    response = httpx.post(server.url + "/run_code", content=b"{nope", trust_env=False)
+    response = HTTP.post(server.url + "/run_code", content=b"{nope")
     assert (response.status_code, response.json()["detail"][0]["type"]) == (422, "json_invalid")
 
 
@@ -216,7 +216,7 @@ def test_batch_of_one_program_with_many_cases(server: ServerProcess) -> None:
     ],
 )
 def test_bad_batch_is_422(server: ServerProcess, body: dict[str, object]) -> None:
-    assert httpx.post(server.url + "/run_batch", json=body, trust_env=False).status_code == 422
+    assert HTTP.post(server.url + "/run_batch", json=body).status_code == 422
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -31,7 +31,7 @@ from rewards.sandbox.server.pool import Pool
 from rewards.sandbox.server.server import run_job
 from rewards.sandbox.server.slot import SlotSettings, WorkerFailed
 from rewards.sandbox.worker.folders import empty_folder, open_inside
-from tests.rewards.sandbox.conftest import PYTHONPATH, ROOT, ServerProcess, locked, start_server, user_kinds
+from tests.rewards.sandbox.conftest import HTTP, PYTHONPATH, ROOT, ServerProcess, locked, start_server, user_kinds
 
 # A server of its own for each module, and time limits: these run one after another.
 pytestmark = pytest.mark.slow
@@ -45,7 +45,7 @@ def test_strict_serves_if_every_layer_is_available(arguments: tuple[str, ...], o
     try:
         url = server.url.replace("0.0.0.0", "127.0.0.1")
         headers = {"Authorization": f"Bearer {token}"}
-        answer = httpx.get(url + "/capabilities", headers=headers, trust_env=False).json()
+        answer = HTTP.get(url + "/capabilities", headers=headers).json()
         # A user id for each slot can be given by root only.
         own_ids = set() if ordinary_user or os.geteuid() else {"uid"}
         assert (set(answer["layers"]), answer["missing_layers"]) == (set(LAYERS) - {"uid"} | own_ids, {})
@@ -131,7 +131,7 @@ def test_a_full_queue_is_429_with_retry_after_and_the_client_waits() -> None:
         assert codes.count(200) == 3
         assert codes.count(429) == 5
         assert outcomes == ["passed"] * 6
-        text = httpx.get(server.url + "/metrics", trust_env=False).text
+        text = HTTP.get(server.url + "/metrics").text
         assert int(re.search(r"^sandbox_rejected_total (\d+)", text, re.MULTILINE).group(1)) >= 5  # type: ignore[union-attr]
     finally:
         server.stop()
@@ -209,7 +209,7 @@ def test_embedded_server_is_shared_and_stops_with_its_last_user_even_if_killed(t
             user.send_signal(signal.SIGKILL)
             user.wait()
         time.sleep(3)
-        assert httpx.get(url + "/v1/ping", trust_env=False).status_code == 200
+        assert HTTP.get(url + "/v1/ping").status_code == 200
         pids = {
             int(path.name) for path in Path("/proc").iterdir() if path.name.isdigit() and _mentions(path, str(tmp_path))
         }
@@ -221,7 +221,7 @@ def test_embedded_server_is_shared_and_stops_with_its_last_user_even_if_killed(t
             time.sleep(0.1)
         assert not any(Path(f"/proc/{pid}").exists() for pid in pids)
         with pytest.raises(httpx.ConnectError):
-            httpx.get(url + "/v1/ping", trust_env=False)
+            HTTP.get(url + "/v1/ping")
     finally:
         for user in users:
             with contextlib.suppress(ProcessLookupError):
