@@ -46,13 +46,25 @@ class SkillCreditColocateTrainer(SkillCreditHooks, PPOTrainerColocateAsync):
     def get_llm_client(self) -> Any:
         return self.llm_server_manager.get_client(client_cls=ContinuingClient)
 
+    def _add_async_warmup_batches(self, num_warmup_batches: int | float) -> None:
+        # A restart near the end, or a short run, has no use for all of them.
+        super()._add_async_warmup_batches(min(num_warmup_batches, self._steps_left))
+
+    @property
+    def _steps_left(self) -> int:
+        """Steps to do, this one included."""
+        return int(self.total_training_steps) - self.global_steps + 1
+
     def prepare_step(self) -> dict[str, Any]:
-        """Submit the next batch, unless the prompts under way are enough for the remaining steps."""
-        steps = self.total_training_steps - self.global_steps + 1
-        if _count_tq_prompt_groups() >= steps * self.config.data.train_batch_size:
-            return {}
-        metrics: dict[str, Any] = super().prepare_step()
-        return metrics
+        """Submit the next batch, or what the remaining steps need beside the prompts under way."""
+        batch = self.config.data.train_batch_size
+        missing = self._steps_left * batch - _count_tq_prompt_groups()
+        if missing >= batch:
+            metrics: dict[str, Any] = super().prepare_step()
+            return metrics
+        if missing > 0:
+            self._add_prompts_to_generate(missing)
+        return {}
 
     def _fetch_one_gen_batch(self) -> TensorDict:
         """The next prompt, verl's or the plan's, with its place in the plan."""
