@@ -3,6 +3,7 @@
 from dataclasses import asdict
 from typing import Any
 
+import transfer_queue as tq
 from omegaconf import open_dict
 from tensordict import TensorDict
 from transfer_queue import KVBatchMeta
@@ -14,7 +15,7 @@ from verl.utils import tensordict_utils as tu
 from recipe.training.asynchronous.client import ContinuingClient
 from recipe.training.asynchronous.prompts import DRAWN, DrawnPrompt, PromptStream, place_metrics, version_metrics
 from recipe.training.asynchronous.replay import InOrderReplayBuffer
-from recipe.training.batch_skills import by_group
+from recipe.training.batch_skills import by_group, prompt_of
 from recipe.training.hooks.step import SkillCreditHooks
 from recipe.training.protector import checkpoint_folder, resumed_folder
 from recipe.training.retries import prompt_batch
@@ -108,3 +109,12 @@ class SkillCreditColocateTrainer(SkillCreditHooks, PPOTrainerColocateAsync):
         super()._load_checkpoint()
         if self.global_steps > 0:
             self._stream.load(resumed_folder(self.config.trainer, self.global_steps), self.global_steps)
+            clear_trained()
+
+
+def clear_trained() -> None:
+    """Clear samples without a prompt from the queue: verl's checkpoint keeps those that its step was trained on."""
+    keys = (tq.kv_list("train") or {}).get("train", {})
+    trained = [key for key in keys if prompt_of(key) not in keys]
+    if trained:
+        tq.kv_clear(keys=trained, partition_id="train")

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+import transfer_queue as tq
 from omegaconf import OmegaConf
 from transfer_queue import KVBatchMeta
 from verl.trainer.ppo.v1.trainer_base import PPOTrainer
@@ -135,6 +136,7 @@ def test_a_restart_draws_what_comes_next(monkeypatch: pytest.MonkeyPatch, tmp_pa
         )
     monkeypatch.setattr(step.SkillCreditHooks, "_save_checkpoint", lambda self: None)
     monkeypatch.setattr(step.SkillCreditHooks, "_load_checkpoint", lambda self: None)
+    monkeypatch.setattr(tq, "kv_list", lambda partition: {})
     for _ in range(3):
         first._fetch_one_gen_batch()
     first._save_checkpoint()
@@ -142,3 +144,16 @@ def test_a_restart_draws_what_comes_next(monkeypatch: pytest.MonkeyPatch, tmp_pa
     batch = second._fetch_one_gen_batch()
     assert batch["dummy_tensor"].flatten().tolist() == [6]
     assert list(batch[DRAWN]) == [asdict(DrawnPrompt(3, 2))]
+
+
+def test_a_restart_clears_the_samples_that_its_checkpoints_step_was_trained_on(monkeypatch: pytest.MonkeyPatch):
+    made, cleared = trainer(), list[list[str]]()
+    made.config = OmegaConf.create(
+        {"trainer": {"default_local_dir": "nowhere", "resume_mode": "auto", "resume_from_path": None}}
+    )
+    keys: dict[str, Any] = {key: {} for key in ("a_0_0", "a_1_0", "b", "b_0_0", "c")}
+    monkeypatch.setattr(step.SkillCreditHooks, "_load_checkpoint", lambda self: None)
+    monkeypatch.setattr(tq, "kv_list", lambda partition: {partition: keys})
+    monkeypatch.setattr(tq, "kv_clear", lambda keys, partition_id: cleared.append(keys))
+    made._load_checkpoint()
+    assert cleared == [["a_0_0", "a_1_0"]]
