@@ -18,12 +18,14 @@ class WeightsDifferError(RuntimeError):
 
 
 def digest(matrices: Iterable[tuple[str, Tensor]]) -> str:
-    """Short hash of an adapter's matrices in any order. matrices: "A" or "B", values.
-
-    It has no names of modules, because vLLM renames and joins them.
-    """
-    parts = sorted(f"{side} {tuple(values.shape)} {_digest_of_bytes(values)}" for side, values in matrices)
+    """Short hash of an adapter's matrices in any order. matrices: `_place`, values."""
+    parts = sorted(f"{place} {tuple(values.shape)} {_digest_of_bytes(values)}" for place, values in matrices)
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
+
+
+def _place(module: str, side: str) -> str:
+    """The numbers in a module's name and "A" or "B": vLLM renames and joins modules, but within a numbered layer."""
+    return " ".join([*(part for part in module.split(".") if part.isdigit()), side])
 
 
 def _digest_of_bytes(values: Tensor) -> str:
@@ -40,9 +42,9 @@ def digest_of_actor(weights: Iterable[tuple[str, Tensor]], peft: Mapping[str, An
     for name, values in weights:
         kept = values.detach().to(dtype)
         if ".lora_A." in name:
-            matrices.append(("A", kept))
+            matrices.append((_place(name, "A"), kept))
         elif ".lora_B." in name:
-            matrices.append(("B", kept if scale == 1 else kept * scale))
+            matrices.append((_place(name, "B"), kept if scale == 1 else kept * scale))
         else:
             return None
     return digest(matrices)
@@ -63,10 +65,10 @@ class HeldAdapter:
             return digest([])
         slot, rank = manager.lora_index_to_id.index(number), manager.get_adapter(number).rank
         matrices = []
-        for layer in manager.modules.values():
+        for name, layer in manager.modules.items():
             for a, b in zip(_slices(layer.lora_a_stacked), _slices(layer.lora_b_stacked), strict=True):
                 if a[slot].any():  # zeros where the adapter has no matrices
-                    matrices += [("A", a[slot, 0, :rank]), ("B", b[slot, 0, :, :rank])]
+                    matrices += [(_place(name, "A"), a[slot, 0, :rank]), (_place(name, "B"), b[slot, 0, :, :rank])]
         return digest(matrices)
 
 

@@ -1,5 +1,6 @@
 """Does an asynchronous trainer of ours fit the rest of the configuration?"""
 
+import math
 from collections.abc import Callable
 
 from omegaconf import DictConfig, OmegaConf
@@ -40,6 +41,14 @@ def _compares_no_weights(config: DictConfig) -> bool:
     return not (trains_adapter and digests_adapter(config.actor_rollout_ref.rollout))
 
 
+def _drops_planned(config: DictConfig) -> bool:
+    """Whether verl drops prompts before their turn: drawn n batches ahead, they see n + 1 versions of the weights."""
+    v1 = config.trainer.v1
+    limit = v1.sampler.max_off_policy_threshold
+    drops = limit is not None and v1.sampler.max_off_policy_strategy == "drop"
+    return drops and limit <= math.ceil(v1.colocate_async.num_warmup_batches)
+
+
 REFUSALS = (
     RefusedOption(
         MODE,
@@ -68,6 +77,13 @@ REFUSALS = (
         "a failed group changes how many of a batch are {parts}, which must divide over ranks and optimiser steps",
         "one rank, and actor.ppo_mini_batch_size=data.train_batch_size; or projection.constraint_source=solutions",
         ("memory prompts",),
+    ),
+    RefusedOption(
+        "trainer.v1.sampler.max_off_policy_threshold",
+        _drops_planned,
+        "verl would drop answers that wait for their turn for so many steps, and the {parts} would lose their prompts",
+        "above trainer.v1.colocate_async.num_warmup_batches, or max_off_policy_strategy=wait",
+        ("protocol",),
     ),
     RefusedOption(
         MODE,

@@ -11,51 +11,60 @@ from workers.adapter_digest import HeldAdapter, WeightsDifferError, digest, dige
 
 NUMBER, RANK, SLOTS_RANK = 123, 2, 4
 PEFT = {"r": RANK, "lora_alpha": 6}
-PREFIX = "base_model.model.model.layers.0.self_attn"
+LAYERS = (0, 11)
 
 
 def adapter(seed: int) -> dict[str, Tensor]:
-    """Of q and k, which vLLM joins, and of o."""
+    """Of q and k, which vLLM joins, and of o, in two layers."""
     drawn = torch.Generator().manual_seed(seed)
     shapes = {"q_proj": (8, 6), "k_proj": (4, 6), "o_proj": (6, 8)}
     made = {}
-    for name, (outputs, inputs) in shapes.items():
-        made[f"{PREFIX}.{name}.lora_A.weight"] = torch.randn(RANK, inputs, generator=drawn)
-        made[f"{PREFIX}.{name}.lora_B.weight"] = torch.randn(outputs, RANK, generator=drawn)
+    for layer in LAYERS:
+        for name, (outputs, inputs) in shapes.items():
+            prefix = f"base_model.model.model.layers.{layer}.self_attn.{name}"
+            made[f"{prefix}.lora_A.weight"] = torch.randn(RANK, inputs, generator=drawn)
+            made[f"{prefix}.lora_B.weight"] = torch.randn(outputs, RANK, generator=drawn)
     return made
 
 
 class Receiver(HeldAdapter):
-    """Stands for a vLLM worker: buffers of one slot for q and k in one layer, o, and a head without an adapter."""
+    """Stands for a vLLM worker: buffers of one slot for q and k in one module, o, and a head without an adapter."""
 
     def __init__(self, dtype: torch.dtype = torch.float32):
         def stacked(rows: int, columns: int) -> Tensor:
             return torch.zeros(1, 1, rows, columns, dtype=dtype)
 
-        self.layers: dict[str, Any] = {
-            "qk": SimpleNamespace(
-                lora_a_stacked=(stacked(SLOTS_RANK, 6), stacked(SLOTS_RANK, 6)),
-                lora_b_stacked=(stacked(8, SLOTS_RANK), stacked(4, SLOTS_RANK)),
-            ),
-            "o": SimpleNamespace(lora_a_stacked=(stacked(SLOTS_RANK, 8),), lora_b_stacked=(stacked(6, SLOTS_RANK),)),
-            "head": SimpleNamespace(lora_a_stacked=stacked(SLOTS_RANK, 6), lora_b_stacked=stacked(9, SLOTS_RANK)),
+        self.modules: dict[str, Any] = {
+            "lm_head": SimpleNamespace(lora_a_stacked=stacked(SLOTS_RANK, 6), lora_b_stacked=stacked(9, SLOTS_RANK))
         }
+        for layer in LAYERS:
+            self.modules |= {
+                f"model.layers.{layer}.self_attn.qkv_proj": SimpleNamespace(
+                    lora_a_stacked=(stacked(SLOTS_RANK, 6), stacked(SLOTS_RANK, 6)),
+                    lora_b_stacked=(stacked(8, SLOTS_RANK), stacked(4, SLOTS_RANK)),
+                ),
+                f"model.layers.{layer}.self_attn.o_proj": SimpleNamespace(
+                    lora_a_stacked=(stacked(SLOTS_RANK, 8),), lora_b_stacked=(stacked(6, SLOTS_RANK),)
+                ),
+            }
         self.manager = SimpleNamespace(
-            modules=self.layers, lora_index_to_id=[None], get_adapter=lambda number: SimpleNamespace(rank=RANK)
+            modules=self.modules, lora_index_to_id=[None], get_adapter=lambda number: SimpleNamespace(rank=RANK)
         )
         self.model_runner = SimpleNamespace(lora_manager=SimpleNamespace(_adapter_manager=self.manager))
         self.dtype = dtype
 
     def load(self, weights: dict[str, Tensor]) -> None:
         scale = PEFT["lora_alpha"] / PEFT["r"]
-        places = {"q_proj": ("qk", 0), "k_proj": ("qk", 1), "o_proj": ("o", 0)}
+        places = {"q_proj": ("qkv_proj", 0), "k_proj": ("qkv_proj", 1), "o_proj": ("o_proj", 0)}
         for name, values in weights.items():
-            layer, place = places[name.split(".")[-3]]
+            *prefix, own, _, _ = name.removeprefix("base_model.model.").split(".")
+            joined, place = places[own]
+            module = self.modules[".".join([*prefix, joined])]
             kept = values.to(self.dtype)
             if ".lora_A." in name:
-                self.layers[layer].lora_a_stacked[place][0, 0, :RANK] = kept
+                module.lora_a_stacked[place][0, 0, :RANK] = kept
             else:
-                self.layers[layer].lora_b_stacked[place][0, 0, :, :RANK] = kept.mul_(scale) if scale != 1 else kept
+                module.lora_b_stacked[place][0, 0, :, :RANK] = kept.mul_(scale) if scale != 1 else kept
         self.manager.lora_index_to_id = [NUMBER]
 
 
@@ -99,7 +108,19 @@ async def test_an_engine_without_any_adapter_or_with_a_damaged_one_ends_the_run(
         await sent(Receiver(), adapter(0), loads=False)
     receiver = Receiver()
     await sent(receiver, adapter(0))
-    receiver.layers["o"].lora_b_stacked[0].zero_()  # the memory of a sleeping engine
+    receiver.modules["model.layers.0.self_attn.o_proj"].lora_b_stacked[0].zero_()  # the memory of a sleeping engine
+    with pytest.raises(WeightsDifferError):
+        await sent(receiver, adapter(0), loads=False)
+
+
+@pytest.mark.asyncio
+async def test_layers_in_each_others_place_end_the_run():
+    def exchanged(name: str) -> str:
+        first, second = (f".{layer}." for layer in LAYERS)
+        return name.replace(first, second) if first in name else name.replace(second, first)
+
+    receiver = Receiver()
+    receiver.load({exchanged(name): values for name, values in adapter(0).items()})
     with pytest.raises(WeightsDifferError):
         await sent(receiver, adapter(0), loads=False)
 

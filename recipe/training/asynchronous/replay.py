@@ -17,12 +17,11 @@ class InOrderReplayBuffer(ReplayBufferAsync):
     def _has_enough_samples(
         self, global_steps: int, partition_id: str, batch_size: int, sampleable_keys: set[str]
     ) -> bool:
-        if partition_id == VALIDATION:
-            enough: bool = super()._has_enough_samples(global_steps, partition_id, batch_size, sampleable_keys)
+        enough: bool = super()._has_enough_samples(global_steps, partition_id, batch_size, sampleable_keys)
+        if partition_id == VALIDATION or not enough:
             return enough
         unfinished = self.pending_keys[partition_id] | self.running_keys[partition_id]
-        first = sorted(sampleable_keys | unfinished)[:batch_size]
-        return len(first) == batch_size and unfinished.isdisjoint(first)
+        return unfinished.isdisjoint(sorted(sampleable_keys | unfinished)[:batch_size])
 
     def _select_prompt_uids(
         self, partition_id: str, sampleable_keys: set[str], batch_size: int

@@ -3,6 +3,7 @@
 from dataclasses import asdict
 from typing import Any
 
+import transfer_queue as tq
 from omegaconf import open_dict
 from tensordict import TensorDict
 from transfer_queue import KVBatchMeta
@@ -14,7 +15,7 @@ from verl.utils import tensordict_utils as tu
 from recipe.training.asynchronous.client import ContinuingClient
 from recipe.training.asynchronous.prompts import DRAWN, DrawnPrompt, PromptStream, place_metrics, version_metrics
 from recipe.training.asynchronous.replay import InOrderReplayBuffer
-from recipe.training.batch_skills import by_group
+from recipe.training.batch_skills import by_group, prompt_of
 from recipe.training.hooks.step import SkillCreditHooks
 from recipe.training.protector import checkpoint_folder, resumed_folder
 from recipe.training.retries import prompt_batch
@@ -46,13 +47,25 @@ class SkillCreditColocateTrainer(SkillCreditHooks, PPOTrainerColocateAsync):
     def get_llm_client(self) -> Any:
         return self.llm_server_manager.get_client(client_cls=ContinuingClient)
 
+    def _add_async_warmup_batches(self, num_warmup_batches: int | float) -> None:
+        # A restart near the end, or a short run, has no use for all of them.
+        super()._add_async_warmup_batches(min(num_warmup_batches, self._steps_left))
+
+    @property
+    def _steps_left(self) -> int:
+        """Steps to do, this one included."""
+        return int(self.total_training_steps) - self.global_steps + 1
+
     def prepare_step(self) -> dict[str, Any]:
-        """Submit the next batch, unless the prompts under way are enough for the remaining steps."""
-        steps = self.total_training_steps - self.global_steps + 1
-        if _count_tq_prompt_groups() >= steps * self.config.data.train_batch_size:
-            return {}
-        metrics: dict[str, Any] = super().prepare_step()
-        return metrics
+        """Submit the next batch, or what the remaining steps need beside the prompts under way."""
+        batch = self.config.data.train_batch_size
+        missing = self._steps_left * batch - _count_tq_prompt_groups()
+        if missing >= batch:
+            metrics: dict[str, Any] = super().prepare_step()
+            return metrics
+        if missing > 0:
+            self._add_prompts_to_generate(missing)
+        return {}
 
     def _fetch_one_gen_batch(self) -> TensorDict:
         """The next prompt, verl's or the plan's, with its place in the plan."""
@@ -96,3 +109,12 @@ class SkillCreditColocateTrainer(SkillCreditHooks, PPOTrainerColocateAsync):
         super()._load_checkpoint()
         if self.global_steps > 0:
             self._stream.load(resumed_folder(self.config.trainer, self.global_steps), self.global_steps)
+            clear_trained()
+
+
+def clear_trained() -> None:
+    """Clear samples without a prompt from the queue: verl's checkpoint keeps those that its step was trained on."""
+    keys = (tq.kv_list("train") or {}).get("train", {})
+    trained = [key for key in keys if prompt_of(key) not in keys]
+    if trained:
+        tq.kv_clear(keys=trained, partition_id="train")

@@ -211,8 +211,7 @@ class SkillCreditHooks(ValidationHooks):
     ) -> KVBatchMeta:
         self._read_places(batch, metrics)
         batch.reorder(by_prompt(batch.keys, self._submission_order))
-        for uid in set(map(prompt_of, batch.keys)):
-            del self._submission_order[uid]
+        self._submission_order.clear()  # of prompts that verl dropped, too
         batch = super()._balance_batch(batch, metrics, logging_prefix, keep_minibatch)
         if self._memory_prompts:
             lengths = [tag["seq_len"] for tag in batch.tags]

@@ -59,5 +59,20 @@ def test_what_it_cannot_serve_is_refused_with_the_reason(words: list[str], reaso
     assert "[trainer.v1.trainer_mode] -> " in problem
 
 
+AHEAD, LIMIT = "trainer.v1.colocate_async.num_warmup_batches", "trainer.v1.sampler.max_off_policy_threshold"
+
+
+@pytest.mark.parametrize(("ahead", "limit"), [(1, 1), (2, 2), (1.5, 2), (8, 8)])
+def test_planned_prompts_that_would_be_dropped_before_their_turn_are_refused(ahead: float, limit: int) -> None:
+    drawn = ASYNC, f"{AHEAD}={ahead}", f"{LIMIT}={limit}"
+    (problem,) = found(*drawn, *STAGES)
+    assert "lose their prompts" in problem
+    assert f"[{LIMIT}] -> " in problem
+    assert found(*drawn) == []
+    assert found(*drawn, *STAGES, "trainer.v1.sampler.max_off_policy_strategy=wait") == []
+    assert found(ASYNC, f"{AHEAD}={ahead}", f"{LIMIT}={limit + 1}", *STAGES) == []
+    assert found(ASYNC, f"{AHEAD}={ahead}", f"{LIMIT}=null", *STAGES) == []
+
+
 def test_the_synchronous_trainer_is_not_asked() -> None:
     assert found("failures.share=0.25", "adaptation=full") == []

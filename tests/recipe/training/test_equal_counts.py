@@ -26,12 +26,13 @@ def test_ranks_get_equal_numbers_of_samples_whatever_their_lengths(monkeypatch: 
     trainer.tokenizer = SimpleNamespace(eos_token_id=0)
     trainer.actor_rollout_wg = SimpleNamespace(_dispatch_info={"actor": list(range(ranks))})
     lengths = {f"u{number}_0_0": 1 + number**2 for number in range(13)}  # one session of a group was lost
-    trainer._submission_order = {f"u{number}": number for number in range(13)}
+    trainer._submission_order = {f"u{number}": number for number in range(14)}  # verl dropped the last group
     batch = KVBatchMeta(
         keys=list(lengths), tags=[{"seq_len": length} for length in lengths.values()], partition_id="train"
     )
     batch = trainer._balance_batch(batch, {})
     assert set(lengths) <= set(batch.keys)
+    assert trainer._submission_order == {}
     assert len(batch.keys) == 16  # whole mini-batches (8 samples), which the ranks divide
     # verl splits a batch into consecutive parts; sorted by length alone, the last part would have most of the tokens.
     loads = [sum(tag["seq_len"] for tag in part) for part in _parts(batch.tags, ranks)]

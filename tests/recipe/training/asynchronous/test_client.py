@@ -34,3 +34,24 @@ async def test_each_part_of_an_interrupted_answer_has_its_own_seed(monkeypatch: 
     again, asked[:] = list(asked), []
     await client.generate("r", prompt_ids=[1, 2, 3], sampling_params=given)
     assert asked == again
+
+
+@pytest.mark.asyncio
+async def test_an_answer_began_with_the_weights_of_its_first_token(monkeypatch: pytest.MonkeyPatch):
+    parts = iter([([], 3), ([], 4), ([7], 5), ([], 6), ([8], 7)])  # tokens of each request, version of its weights
+
+    async def send(self: Any, request_id: str, **_: Any) -> Any:
+        tokens, version = next(parts)
+        stopped = "completed" if version == 7 else "aborted"
+        return TokenOutput(
+            token_ids=tokens, log_probs=[0.0] * len(tokens), stop_reason=stopped, extra_fields={"global_steps": version}
+        )
+
+    async def at_once(seconds: float) -> None:
+        pass
+
+    monkeypatch.setattr(llm_server.LLMServerClient, "generate", send)
+    monkeypatch.setattr(llm_server.asyncio, "sleep", at_once)
+    output = await ContinuingClient(OmegaConf.create()).generate("r", prompt_ids=[1], sampling_params={"max_tokens": 9})
+    assert output.token_ids == [7, 8]
+    assert (output.extra_fields["min_global_steps"], output.extra_fields["max_global_steps"]) == (5, 7)

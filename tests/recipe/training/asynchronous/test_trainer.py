@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+import transfer_queue as tq
 from omegaconf import OmegaConf
 from transfer_queue import KVBatchMeta
 from verl.trainer.ppo.v1.trainer_base import PPOTrainer
@@ -95,15 +96,33 @@ def test_order_memory_and_stage_are_read_from_the_samples(monkeypatch: pytest.Mo
     }  # fmt: skip
 
 
-@pytest.mark.parametrize(("under_way", "submits"), [(4, True), (7, True), (8, False), (9, False)])
-def test_no_prompts_are_drawn_that_no_step_is_left_for(monkeypatch: pytest.MonkeyPatch, under_way: int, submits: bool):
-    made, submitted = trainer(), []
+@pytest.mark.parametrize(("under_way", "drawn"), [(0, [4]), (4, [4]), (6, [2]), (8, []), (9, [])])
+def test_no_prompts_are_drawn_that_no_step_is_left_for(
+    monkeypatch: pytest.MonkeyPatch, under_way: int, drawn: list[int]
+):
+    made, submitted = trainer(), list[int]()
     made.total_training_steps = 3  # steps 2 and 3 are left
     made.config = OmegaConf.create({"data": {"train_batch_size": 4}})
     monkeypatch.setattr(module, "_count_tq_prompt_groups", lambda: under_way)
-    monkeypatch.setattr(PPOTrainer, "_add_batch_to_generate", lambda self: submitted.append(True))
+    monkeypatch.setattr(PPOTrainer, "_add_batch_to_generate", lambda self: submitted.append(4))
+    monkeypatch.setattr(PPOTrainer, "_add_prompts_to_generate", lambda self, count: submitted.append(count))
     assert made.prepare_step() == {}
-    assert bool(submitted) == submits
+    assert submitted == drawn
+
+
+@pytest.mark.parametrize(("step", "restored", "drawn"), [(1, 0, [8]), (2, 8, []), (3, 4, []), (3, 0, [4]), (4, 0, [])])
+def test_no_more_is_drawn_ahead_than_steps_are_left_for(
+    monkeypatch: pytest.MonkeyPatch, step: int, restored: int, drawn: list[int]
+):
+    """Of three steps, two batches ahead; after a restart some prompts are under way."""
+    made, submitted = trainer(), list[int]()
+    made.total_training_steps, made.global_steps, made._restored_tq_prompt_count = 3, step, restored
+    made.config = OmegaConf.create(
+        {"data": {"train_batch_size": 4, "gen_batch_size": 1}, "skip": {"rollout_tq": {"enable": False}}}
+    )
+    monkeypatch.setattr(PPOTrainer, "_add_prompts_to_generate", lambda self, count: submitted.append(count))
+    made._add_async_warmup_batches(2)
+    assert submitted == drawn
 
 
 def test_a_restart_draws_what_comes_next(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
@@ -117,6 +136,7 @@ def test_a_restart_draws_what_comes_next(monkeypatch: pytest.MonkeyPatch, tmp_pa
         )
     monkeypatch.setattr(step.SkillCreditHooks, "_save_checkpoint", lambda self: None)
     monkeypatch.setattr(step.SkillCreditHooks, "_load_checkpoint", lambda self: None)
+    monkeypatch.setattr(tq, "kv_list", lambda partition: {})
     for _ in range(3):
         first._fetch_one_gen_batch()
     first._save_checkpoint()
@@ -124,3 +144,16 @@ def test_a_restart_draws_what_comes_next(monkeypatch: pytest.MonkeyPatch, tmp_pa
     batch = second._fetch_one_gen_batch()
     assert batch["dummy_tensor"].flatten().tolist() == [6]
     assert list(batch[DRAWN]) == [asdict(DrawnPrompt(3, 2))]
+
+
+def test_a_restart_clears_the_samples_that_its_checkpoints_step_was_trained_on(monkeypatch: pytest.MonkeyPatch):
+    made, cleared = trainer(), list[list[str]]()
+    made.config = OmegaConf.create(
+        {"trainer": {"default_local_dir": "nowhere", "resume_mode": "auto", "resume_from_path": None}}
+    )
+    keys: dict[str, Any] = {key: {} for key in ("a_0_0", "a_1_0", "b", "b_0_0", "c")}
+    monkeypatch.setattr(step.SkillCreditHooks, "_load_checkpoint", lambda self: None)
+    monkeypatch.setattr(tq, "kv_list", lambda partition: {partition: keys})
+    monkeypatch.setattr(tq, "kv_clear", lambda keys, partition_id: cleared.append(keys))
+    made._load_checkpoint()
+    assert cleared == [["a_0_0", "a_1_0"]]
