@@ -86,6 +86,6 @@ def test_logs_that_a_full_disk_refuses_do_not_hide_why_a_run_failed(tmp_path, mo
     run = RunDirectory.prepare(str(tmp_path / "o"), "quickstart", "r")
     (run.path / "logs" / "worker-1.out").symlink_to("/dev/full")
     monkeypatch.setattr(train, "session_logs", lambda: workers)
-    monkeypatch.setattr(train.ray, "is_initialized", lambda: True)
+    monkeypatch.setattr("ray.is_initialized", lambda: True)
     train.keep_logs(run)
     assert f"stays in {workers}: No space left on device" in capsys.readouterr().err
