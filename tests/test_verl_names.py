@@ -60,7 +60,7 @@ def test_every_name_and_signature_is_as_the_installed_verl_has_it(uses: list[Use
 
 def test_the_reader_sees_what_is_known_to_be_there(uses: list[Use]) -> None:
     seen = {(use.kind, use.name) for use in uses}
-    trainer, worker = "verl.trainer.ppo.v1.trainer_sync.PPOTrainerSync", "verl.workers.engine_workers"
+    trainer, worker = "verl.trainer.ppo.v1.trainer_base.PPOTrainer", "verl.workers.engine_workers"
     assert ("import", "verl.trainer.ppo.utils.Role.ActorRolloutRef") in seen  # an attribute of an imported name
     assert ("import", "verl.trainer.main_ppo.run_ppo") in seen  # an import inside a function
     assert ("override", f"{trainer}._validate") in seen

@@ -31,7 +31,7 @@ def _free_port() -> int:
 @pytest.fixture(scope="module")
 def cluster(start: Callable[..., subprocess.Popen], tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """Environment of two nodes of one logical GPU each, with token authentication, Ray's default."""
-    port, dashboard = _free_port(), _free_port()
+    port, dashboard, agent = _free_port(), _free_port(), _free_port()
     token = tmp_path_factory.mktemp("token") / "auth_token"
     token.write_text(secrets.token_hex(32))
     access = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(token)}
@@ -39,10 +39,11 @@ def cluster(start: Callable[..., subprocess.Popen], tmp_path_factory: pytest.Tem
     folder = tmp_path_factory.getbasetemp().parent / "ray"
     head = start(
         RAY, "start", "--head", "--block", f"--port={port}", "--include-dashboard=true",
-        f"--dashboard-port={dashboard}", "--num-gpus=1", "--num-cpus=32", f"--temp-dir={folder}",
-        "--disable-usage-stats", **access,
+        f"--dashboard-port={dashboard}", f"--dashboard-agent-listen-port={agent}", "--num-gpus=1", "--num-cpus=32",
+        f"--temp-dir={folder}", "--disable-usage-stats", **access,
     )  # fmt: skip
-    wait_for(lambda: _listens(dashboard), head, seconds=120)
+    # Jobs go through the head's agent, for which the dashboard waits only ten seconds.
+    wait_for(lambda: _listens(dashboard) and _listens(agent), head, seconds=240)
     address = f"127.0.0.1:{port}"
     second = start(
         RAY, "start", "--block", f"--address={address}", "--num-gpus=1", "--num-cpus=32",
