@@ -1,6 +1,10 @@
-"""What a process has started, for tests that end it or look at what it leaves behind."""
+"""Processes of tests: what one has started and leaves behind, and one with its own Ray."""
 
 import contextlib
+import os
+import subprocess
+import sys
+from pathlib import Path
 
 import psutil
 
@@ -25,3 +29,12 @@ def command_line(process: psutil.Process) -> str:
         return "\0".join(process.cmdline())
     except psutil.Error:
         return ""
+
+
+def output_with_ray(module: str, folder: Path) -> str:
+    """What `python -m module folder` prints, which starts its own Ray on a CPU; fails unless it ends with status 0."""
+    environment = os.environ | {"VERL_PLATFORM": "cpu", "RAY_ADDRESS": "", "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0"}
+    command = [sys.executable, "-m", module, str(folder)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return done.stdout

@@ -64,12 +64,13 @@ def study_disk(config: DictConfig, plan: MemoryPlan, runs: int) -> dict[str, int
     return several | {f"of {runs} exported model{'s' * (runs > 1)}": runs * exported}
 
 
-def handed_over(config: DictConfig, plan: MemoryPlan) -> dict[str, int]:
+def weights_in_shared_memory(config: DictConfig, plan: MemoryPlan) -> dict[str, int]:
     """Bytes of shared memory in which verl gives vLLM its weights on a CPU: a bucket of each rank, or all it sends."""
-    model, sizes = config.actor_rollout_ref.model, plan.sizes
-    merged = not sizes.actor.lora_rank or model.lora.merge
-    sent = plan.shape.parameters if merged else plan.shape.lora_parameters(model.lora_rank, model.target_modules)
-    bucket = config.actor_rollout_ref.rollout.checkpoint_engine.update_weights_bucket_megabytes << 20
+    model, rollout, sizes = config.actor_rollout_ref.model, config.actor_rollout_ref.rollout, plan.sizes
+    # With adapters verl sends the base weights, too, before the first prompt, if vLLM has not read them itself.
+    sends_all = not sizes.actor.lora_rank or model.lora.merge or "dummy" in rollout.load_format
+    sent = plan.shape.parameters if sends_all else plan.shape.lora_parameters(model.lora_rank, model.target_modules)
+    bucket = rollout.checkpoint_engine.update_weights_bucket_megabytes << 20
     return {"of weights on their way to vLLM": sizes.world * min(bucket, sent * sizes.engine.weight_bytes)}
 
 

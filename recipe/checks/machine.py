@@ -9,7 +9,7 @@ from data_prep.machine import disk_refusal
 from recipe.capacity.memory_parts import GIB
 from recipe.capacity.memory_plan import MemoryPlan, arithmetic, gib, plan_memory
 from recipe.capacity.model_shape import UnknownShapeError, shape_of
-from recipe.capacity.room import disk_refusals, free_memory, handed_over, machine_memory, run_disk
+from recipe.capacity.room import disk_refusals, free_memory, machine_memory, run_disk, weights_in_shared_memory
 from recipe.checks import PreflightFinding
 from recipe.records.run_directory import RunDirectory
 from recipe.settings import SettingsError
@@ -75,7 +75,8 @@ def _check_shared_memory(config: DictConfig, plan: MemoryPlan) -> list[Preflight
     """A container has 64 MB by default; a process that writes beyond dies of SIGBUS without a word."""
     if not (plan.sizes.on_cpu and SHARED_MEMORY.is_dir()):
         return []
-    why = disk_refusal(SHARED_MEMORY, handed_over(config, plan), "start the container with a larger --shm-size")
+    needed = weights_in_shared_memory(config, plan)
+    why = disk_refusal(SHARED_MEMORY, needed, "start the container with a larger --shm-size")
     key = "actor_rollout_ref.rollout.checkpoint_engine.update_weights_bucket_megabytes"
     return [PreflightFinding(why, key, "give the container more, or train adapters")] if why else []
 

@@ -133,7 +133,11 @@ def test_shared_memory_too_small_for_the_weights_is_refused(small, tmp_path, mon
     sizes = {"/dev/shm": 64 * 2**20}
     monkeypatch.setattr(shutil, "disk_usage", lambda path: type("Usage", (), {"free": sizes.get(str(path), 10**12)}))
     assert machine.check_memory(pretrained(small), run) == [], "adapters fit"
-    for words in (["adaptation=full"], ["actor_rollout_ref.model.lora.merge=true"]):
+    for words in (
+        ["adaptation=full"],
+        ["actor_rollout_ref.model.lora.merge=true"],
+        ["actor_rollout_ref.rollout.load_format=dummy"],
+    ):
         (problem,) = machine.check_memory(pretrained(small, *words), run)
         assert f"at /dev/shm: {2 * PARAMETERS / 1e9:.2f} GB needed" in str(problem)
         assert "0.07 GB free; start the container with a larger --shm-size" in str(problem)

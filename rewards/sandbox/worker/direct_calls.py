@@ -141,11 +141,12 @@ def parse_assert(source: str) -> CalledTest | None:
     Results are cached: counterfactual replays send the same tests with every program.
     """
     try:
-        body = ast.parse(source).body
+        module = ast.parse(source)
+        body = module.body
         if len(body) != 1 or not isinstance(body[0], ast.Assert):
             return None
         with warnings.catch_warnings(action="ignore"):
-            compile(source, "test", "exec")  # refuses more than the parser does: an argument given twice
+            compile(module, "test", "exec")  # refuses more than the parser does: an argument given twice
         return _relation(body[0].test)
     except (SyntaxError, ValueError, TypeError, MemoryError, RecursionError, NotData):
         return None

@@ -4,8 +4,6 @@ Real: our trainer's step end, verl's checkpoint manager, its sender, our receive
 worker to runner to command. Made: the engine's model, which refuses the weights, and memory that is too little.
 """
 
-import os
-import subprocess
 import sys
 from contextlib import nullcontext
 from functools import partial
@@ -15,6 +13,8 @@ from typing import Any
 from unittest.mock import patch
 
 import pytest
+
+from tests.processes import output_with_ray
 
 REASON = "model.norm.weight has 7 numbers there and 128 here"
 NO_MEMORY = "can't allocate memory: you tried to allocate 7 bytes"
@@ -135,12 +135,9 @@ def main(folder: Path) -> None:
 
 @pytest.mark.slow
 def test_weights_that_the_engine_cannot_use_end_the_run_with_its_reason(tmp_path: Path):
-    command = [sys.executable, "-m", "tests.recipe.training.test_failing_receiver", str(tmp_path)]
-    environment = os.environ | {"VERL_PLATFORM": "cpu", "RAY_ADDRESS": "", "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0"}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stderr[-3000:]
-    failures = [line for line in done.stdout.splitlines() if line.startswith("the run failed")]
-    assert failures == [f"the run failed: {reason}" for _, _, reason in CASES.values()], done.stderr[-3000:]
+    printed = output_with_ray("tests.recipe.training.test_failing_receiver", tmp_path)
+    failures = [line for line in printed.splitlines() if line.startswith("the run failed")]
+    assert failures == [f"the run failed: {reason}" for _, _, reason in CASES.values()]
 
 
 if __name__ == "__main__":

@@ -5,14 +5,14 @@ Made: the agent loops, which answer at once, the latest prompt first, and leave 
 """
 
 import json
-import os
-import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+
+from tests.processes import output_with_ray
 
 ANSWERS = 2
 
@@ -114,11 +114,8 @@ def main(folder: Path) -> None:
 
 @pytest.mark.slow
 def test_places_stay_with_prompts_and_samples_through_a_restart(tmp_path: Path):
-    command = [sys.executable, "-m", "tests.recipe.training.asynchronous.test_transfer_queue", str(tmp_path)]
-    environment = os.environ | {"VERL_PLATFORM": "cpu", "RAY_ADDRESS": "", "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0"}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stderr[-3000:]
-    found = json.loads(done.stdout.strip().splitlines()[-1])
+    printed = output_with_ray("tests.recipe.training.asynchronous.test_transfer_queue", tmp_path)
+    found = json.loads(printed.strip().splitlines()[-1])
     assert [batch["numbers"] for batch in found["batches"]] == [[0, 1], [2, 3], [4, 5]]
     assert [batch["samples"] for batch in found["batches"]] == [2 * ANSWERS] * 3
     assert [batch["memory"] for batch in found["batches"]] == [[1], [3], [5]]
