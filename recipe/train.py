@@ -173,9 +173,9 @@ def write_page(run: RunDirectory, console: Console) -> None:
 
 def print_result(run: RunDirectory, console: Console) -> None:
     """Print the table of skills before and after, what the run's health looks like, and where the results are."""
-    table = Table("skill", "before", "after", "change", title="sampled accuracy on validation prompts")
+    table = Table("skill", "before", "after", "change (points)", title="sampled accuracy on validation prompts")
     for row in skill_table(run):
-        table.add_row(row.skill, f"{row.before:.1%}", f"{row.after:.1%}", f"{100 * row.change:+.1f} points")
+        table.add_row(row.skill, f"{row.before:.1%}", f"{row.after:.1%}", row.points)
     console.print(table)
     try:
         health = diagnose(run.path, time.time())[0]

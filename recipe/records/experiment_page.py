@@ -24,17 +24,24 @@ PACKAGES = ("verl", "torch", "transformers", "ray", "verl-skillcredit")
 class SkillRow:
     """Accuracy of one skill at the first and the last validation, as shares of 1.
 
-    before, after: of sampled answers. greedy: the same two of greedy answers; None if not measured.
+    before, after: of sampled answers. greedy: the same two of greedy answers; None if not measured. once: the first
+    validation is also the last.
     """
 
     skill: str
     before: float
     after: float
     greedy: tuple[float, float] | None = None
+    once: bool = False
 
     @property
     def change(self) -> float:
         return self.after - self.before
+
+    @property
+    def points(self) -> str:
+        """The change in points, as tables print it: one validation shows none."""
+        return "-" if self.once else f"{100 * self.change:+.1f}"
 
 
 def skill_table(run: RunDirectory) -> list[SkillRow]:
@@ -45,7 +52,8 @@ def skill_table(run: RunDirectory) -> list[SkillRow]:
         _, values = series(rows, f"skill/{skill}/accuracy")
         _, greedy = series(rows, f"skill/{skill}/greedy_accuracy")
         if values:
-            table.append(SkillRow(skill, values[0], values[-1], (greedy[0], greedy[-1]) if greedy else None))
+            pair = (greedy[0], greedy[-1]) if greedy else None
+            table.append(SkillRow(skill, values[0], values[-1], pair, once=len(values) == 1))
     return table
 
 

@@ -30,7 +30,7 @@ def summarize(runs: list[RunDirectory]) -> str:
             raise ReportError(f"{run.path} and {runs[0].path} have different skills; summarize them separately")
         cells = [_change(row.before, row.after) for row in table]
         updates = int(run.metrics()[-1]["step"])
-        change, greedy = f"{100 * table[-1].change:+.1f}", table[-1].greedy
+        change, greedy = table[-1].points, table[-1].greedy
         rows.append([run.path.name, str(updates), *cells, change, _change(*greedy) if greedy else "-"])
     return "\n\n".join([markdown_table(headers, rows), *cautions(runs)])
 

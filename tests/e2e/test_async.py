@@ -12,10 +12,10 @@ from tests.processes import living_descendants
 # The time limit of a module's first test includes its fixtures: the supervised start and whole runs.
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(3600)]
 
-STAGE_STEPS, SAVED_EVERY, PROMPTS, ANSWERS = 2, 2, 8, 4
+STAGE_STEPS, SAVED_EVERY, PROMPTS, ANSWERS = 2, 2, 8, 8
 STEPS = 2 * STAGE_STEPS
-AT_ONCE = 2
-"""Answers that the engine samples at once: so few that the first batch is whole long before the one ahead."""
+AT_ONCE = 1
+"""Answers that the engine samples at once: the batch ahead takes seconds after the first is whole."""
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +27,7 @@ def killed_and_continued(micro_start: Path, tmp_path_factory: pytest.TempPathFac
     command = train(
         *quickstart(micro_start), f"run.root={root}", "run.name=r",
         "trainer.v1.trainer_mode=skillcredit_colocate_async", "credit=counterfactual", "projection=qp",
-        "protocol=sequential", "protocol.skill_sequence=[write,repair]", "protocol.memory_per_protected=2",
+        "protocol=sequential", "protocol.skill_sequence=[repair,write]", "protocol.memory_per_protected=2",
         f"protocol.stage_steps={STAGE_STEPS}", f"trainer.test_freq={STAGE_STEPS}", f"trainer.save_freq={SAVED_EVERY}",
         f"data.train_batch_size={PROMPTS}", f"{actor}.ppo_mini_batch_size={PROMPTS}", f"{rollout}.n={ANSWERS}",
         f"{actor}.ppo_micro_batch_size_per_gpu={PROMPTS * ANSWERS}",

@@ -103,17 +103,15 @@ def submitted(
 
 def _kill_driver(run: RunDirectory) -> list[psutil.Process]:
     """Kill the run's own process as a crash would; returns the engines, which must exit as well."""
-    (driver,) = (process for process in psutil.process_iter() if _drives(process, run))
-    engines = [process for process in psutil.process_iter() if process.name().startswith(("ray::vLLM", "VLLM::"))]
+    # With `attrs`, processes that end meanwhile are left out; a zombie has no command line.
+    listed = list(psutil.process_iter(["name", "cmdline"]))
+    (driver,) = (process for process in listed if _drives(process.info["cmdline"] or [], run))
+    engines = [process for process in listed if process.info["name"].startswith(("ray::vLLM", "VLLM::"))]
     driver.kill()
     return engines
 
 
-def _drives(process: psutil.Process, run: RunDirectory) -> bool:
-    try:
-        line = process.cmdline()
-    except psutil.NoSuchProcess:
-        return False
+def _drives(line: list[str], run: RunDirectory) -> bool:
     return line[1:3] == ["-m", "recipe.train"] and f"run.root={run.path.parents[1]}" in line
 
 

@@ -39,6 +39,14 @@ def test_the_table_compares_the_first_validation_with_the_last(run: RunDirectory
     assert rows == [("sql", 0.2, 0.5, 0.3), ("write", 0.4, 0.9, 0.5), ("mean", pytest.approx(0.3), 0.7, 0.4)]
 
 
+def test_one_validation_shows_no_change(tmp_path: Path):
+    run = RunDirectory.prepare(str(tmp_path), "quickstart", "r")
+    run.log_metrics(0, _accuracies(write=0.4, sql=0.2))
+    assert [row.points for row in skill_table(run)] == ["-", "-", "-"]
+    run.log_metrics(2, _accuracies(write=0.4, sql=0.1))
+    assert [row.points for row in skill_table(run)] == ["-10.0", "+0.0", "-5.0"]
+
+
 def test_a_series_has_the_steps_where_the_metric_was_measured(run: RunDirectory):
     steps, values = series(run.metrics(), "skill/mean/accuracy")
     assert steps == [0, 2]
