@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 
 # "" is a choice: none of them.
-MAY_BE_EMPTY = ("arms", "epsilons")
+MAY_BE_EMPTY = ("arms", "baselines", "epsilons")
 PLATFORMS = ("cpu", "gpu_1x8", "gpu_ray")
 SWITCH = ("on", "off")
 NUMBERS = ("length", "jobs", "problems")
@@ -66,6 +66,7 @@ class Options:
     seeds: str = ""
     seed: str = ""  # of the comparison of strengths
     arms: str | None = None  # files of configs/arm
+    baselines: str | None = None  # of paper B: single (each skill alone), mixed
     epsilons: str | None = None  # how much protected skills may lose, as a cosine, with the arm qp_solutions
     orders: str = ""  # forward, backward
     suite: str = ""  # skills of the micro suite

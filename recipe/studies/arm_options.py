@@ -24,18 +24,22 @@ def listed(words: str) -> str:
     return ",".join(words.split())
 
 
-def orders_of(given: str, orders: Iterable[str]) -> list[str]:
-    """The named orders; Stopped for one that is not among `orders`."""
-    if unknown := set(given.split()) - set(orders):
-        raise Stopped(f"unknown order '{min(unknown)}'; valid ones: {' '.join(orders)}")
-    return given.split()
+def known(what: str, given: Iterable[str], valid: Iterable[str]) -> list[str]:
+    """The given words; Stopped for one that is not among `valid`. what: they are, such as "order"."""
+    words, choices = list(given), list(valid)
+    if unknown := set(words) - set(choices):
+        raise Stopped(f"unknown {what} '{min(unknown)}'; valid ones: {', '.join(choices)}")
+    return words
 
 
-def known_stage(stage: str, stages: Iterable[str]) -> str:
-    """The stage; Stopped for one that is not among `stages`."""
-    if stage not in (valid := list(stages)):
-        raise Stopped(f"unknown stage '{stage}'; valid ones: {', '.join(valid)}")
-    return stage
+def alone(skill: str) -> tuple[str, ...]:
+    """Overrides of GRPO on one skill for a stage's updates."""
+    return "arm=grpo", f"protocol.skill_sequence=[{skill}]"
+
+
+def mixed(updates: int) -> tuple[str, ...]:
+    """Overrides of a run whose batches hold all skills."""
+    return "protocol=mixed", "protocol.every_skill=true", f"trainer.total_training_steps={updates}"
 
 
 def tuning_runs(given: str | None, tuned: str) -> list[tuple[str, str, str]]:

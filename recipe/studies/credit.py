@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from recipe.studies.arm_options import ARM, RATE, SAMPLES, SEED, known_stage, listed, stop_if_a_run_failed
+from recipe.studies.arm_options import ARM, RATE, SAMPLES, SEED, known, listed, stop_if_a_run_failed
 from recipe.studies.coding import start_with_second_turns
 from recipe.studies.experiments import stated
 from recipe.studies.made_data import MICRO_ROWS
-from recipe.studies.steps import MadeWith, Steps, Stopped
+from recipe.studies.steps import MadeWith, Steps
 
 RATES, TUNING_SEEDS = "2e-3 4e-3 8e-3", "100 101"
 
@@ -95,10 +95,9 @@ AGENT_OPTIONS = (
 
 def evidence_credit(steps: Steps, stage: str = "", *overrides: str) -> None:
     """STAGE `rates`, then `arms`, on every task; then `rivals` on the sparse one, and `agents`."""
-    run, tasks = STAGES[known_stage(stage, STAGES)]
-    names = (steps.options.tasks or tasks).split()
-    if unknown := set(names) - set(tasks.split()):
-        raise Stopped(f"unknown task '{min(unknown)}'; valid ones: {', '.join(tasks.split())}")
+    known("stage", [stage], STAGES)
+    run, tasks = STAGES[stage]
+    names = known("task", (steps.options.tasks or tasks).split(), tasks.split())
     failed = 0
     for name in names:
         failed = run(steps, name, overrides) or failed

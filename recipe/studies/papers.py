@@ -5,9 +5,13 @@ its study, so they keep their order and spelling (docs/evidence).
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
-from recipe.studies.arm_options import ARM, SEED, STRENGTHS, listed, orders_of, stop_if_a_run_failed
+from omegaconf import OmegaConf
+
+import configs
+from recipe.studies.arm_options import ARM, SEED, STRENGTHS, alone, known, listed, mixed, stop_if_a_run_failed
 from recipe.studies.steps import MadeWith, Steps, Stopped, files_in
 
 ORDERS = {"forward": "[write,repair,trace,sql]", "backward": "[sql,trace,repair,write]"}
@@ -17,6 +21,7 @@ ARMS_B = "grpo kl replay refresh ewc l2 sequential_margin qp_rollouts qp_solutio
 ARMS_OF_PAPER_B = (
     "grpo ppo reinforce kl entropy replay refresh ewc l2 sequential_margin qp_rollouts qp_solutions qp_both"
 )
+BASELINES = "single mixed"
 # Rows whose shown test is false reward nothing but special-casing, if the judge pays for shown tests.
 HACKING = ("--skills", "shown", "--hack-share", "0.01", "--impossible-share", "0.25")
 # Baselines with a strength.
@@ -47,7 +52,7 @@ def evidence_b(steps: Steps, *overrides: str) -> None:
     given, out = steps.options, "outputs/evidence_b"
     steps.micro_start()
     arms, epsilons = _chosen(given.arms, ARMS_B), _chosen(given.epsilons, EPSILONS)
-    orders = orders_of(given.orders or " ".join(ORDERS), ORDERS)
+    orders = known("order", (given.orders or " ".join(ORDERS)).split(), ORDERS)
     steps.take_kept(out)
     steps.study = _study(steps, out, "data/micro", overrides)
     # Seeds outside: a study that is stopped can be compared as far as it went.
@@ -100,6 +105,8 @@ def _micro(steps: Steps, *overrides: str) -> None:
     steps.micro_start()
     out = "outputs/paper_b_micro"
     steps.study = _study(steps, out, "data/micro", overrides)
+    skills = ORDERS["forward"]
+    _baselines(steps, ["experiment=paper_b", *_seeds(steps, out)], skills, overrides)
     _paper_b(steps, out, ["experiment=paper_b"], _chosen(steps.options.arms, ARMS_OF_PAPER_B), overrides)
 
 
@@ -120,6 +127,7 @@ def _real(steps: Steps, *overrides: str) -> None:
     steps.study = MadeWith(out, data=data, settings={"train": f"{' '.join(overrides)} {given.train}"})
     files = (f"data.train_files={given.train_files}", f"data.val_files={given.val_files}")
     common = ["experiment=paper_b_real", *files, f"skills.names={given.skills}"]
+    _baselines(steps, [*common, *_seeds(steps, out)], given.skills, overrides)
     arms = _chosen(given.arms, ARMS_OF_PAPER_B)
     if "refresh" in arms:
         # The arm's two steps are a quarter of the micro suite's stages, and next to nothing of a real model's.
@@ -183,6 +191,39 @@ def _report(steps: Steps, *arguments: str) -> None:
 
 def _seeds(steps: Steps, out: str) -> list[str]:
     return [f"run.experiment={Path(out).name}", f"data.seed={listed(steps.options.seeds or '0')}"]
+
+
+def _baselines(steps: Steps, common: Sequence[str], order: str, overrides: Sequence[str]) -> None:
+    """GRPO on each skill alone for a stage's updates, and on all of them mixed for those of all stages.
+
+    order: skills as `[a,b,c]`.
+    """
+    chosen = known("baseline", _chosen(steps.options.baselines, BASELINES), BASELINES.split())
+    skills, everywhere = order.strip("[]").split(","), steps.options.train.split()
+    if "single" in chosen:
+        for skill in skills:
+            steps.multirun(*common, *alone(skill), f"run.name=single_{skill}.{SEED}", *overrides)
+    if "mixed" in chosen:
+        updates = len(skills) * _stage_steps(common, [*overrides, *everywhere])
+        together = replace(steps, options=replace(steps.options, train=" ".join(_without_stages(everywhere))))
+        words = ("arm=grpo", *mixed(updates), f"run.name=mixed.{SEED}")
+        together.multirun(*common, *words, *_without_stages(overrides))
+        steps.failed = together.failed
+
+
+def _without_stages(overrides: Sequence[str]) -> list[str]:
+    """Overrides of a mixed run: it has no stages, so it takes no option of theirs."""
+    return [word for word in overrides if not word.startswith("protocol.")]
+
+
+def _stage_steps(common: Sequence[str], overrides: Sequence[str]) -> int:
+    """Updates of a stage: the last override of them, else what the experiment says, else the protocol's default."""
+    key, folder = "protocol.stage_steps", Path(configs.__path__[0])
+    (experiment,) = (word.partition("=")[2] for word in common if word.startswith("experiment="))
+    declared = OmegaConf.load(folder / "protocol/_stages.yaml").stage_steps
+    default = OmegaConf.select(OmegaConf.load(folder / f"experiment/{experiment}.yaml"), key, default=declared)
+    given = [value for word in overrides if (value := word.removeprefix(f"{key}=")) != word]
+    return int([default, *given][-1])
 
 
 def _arms_and_epsilons(

@@ -18,8 +18,7 @@ from recipe.studies.arm_options import (
     SAMPLES,
     SEED,
     STRENGTHS,
-    known_stage,
-    orders_of,
+    known,
     stop_if_a_run_failed,
     tuning_runs,
 )
@@ -77,7 +76,7 @@ def _both_orders(stage: Stage, steps: Steps, named: Words) -> list[Words]:
     return [
         (seed, f"protocol.skill_sequence={ORDERS[order]}", f"arm={arm}", *tuned, f"run.name={arm}.{order}.{SEED}")
         for seed in _seeds(stage, steps)
-        for order in orders_of(steps.options.orders or " ".join(ORDERS), ORDERS)
+        for order in known("order", (steps.options.orders or " ".join(ORDERS)).split(), ORDERS)
         for arm, tuned in _tuned_arms(stage, steps, named)
     ]
 
@@ -166,7 +165,8 @@ def evidence_pretrained(steps: Steps, stage: str = "", *overrides: str) -> None:
     """STAGE `rates`, `tune`, then `credit`, `safe` and `both`; then `general [RUN ...]`."""
     if stage == "general":
         return _general(steps, overrides)
-    chosen, title = STAGES[known_stage(stage, [*STAGES, "general"])], FOLDERS.get(stage, stage)
+    known("stage", [stage], [*STAGES, "general"])
+    chosen, title = STAGES[stage], FOLDERS.get(stage, stage)
     steps = _with_kept(steps.with_length(EXPERIMENT), title)
     out = f"outputs/{FOLDER}.{title}"
     named = (*overrides, *steps.options.train.split())

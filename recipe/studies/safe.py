@@ -6,18 +6,21 @@ larger batch holds 8 memory prompts per skill, and `baselines` each skill alone 
 mixed, and one after the other; `six` has six skills. A stopped study resumes.
 """
 
+from pathlib import Path
+
 from recipe.studies.arm_options import (
     ARM,
     SEED,
-    known_stage,
+    alone,
+    known,
     listed,
-    orders_of,
+    mixed,
     stop_if_a_run_failed,
     tuning_runs,
 )
 from recipe.studies.made_data import MICRO_ROWS
 from recipe.studies.papers import ORDERS
-from recipe.studies.steps import MadeWith, Steps
+from recipe.studies.steps import MadeWith, Steps, say
 
 ARMS = "grpo ewc replay rehearsal random_gradients qp_solutions closed_loop"
 ESTIMATES = (
@@ -52,7 +55,7 @@ TUNED = "ewc replay rehearsal qp_solutions closed_loop"
 
 def evidence_safe(steps: Steps, stage: str = "", *overrides: str) -> None:
     """STAGE `tune`, then `arms`, then the others."""
-    make_runs = STAGES[known_stage(stage, STAGES)]
+    known("stage", [stage], STAGES)
     out = f"outputs/evidence_safe.{stage}"
     data, start, experiment = (
         ("data/micro6", SIX_START, "paper_b6") if stage == "six" else ("data/micro", (), "paper_b")
@@ -66,7 +69,7 @@ def evidence_safe(steps: Steps, stage: str = "", *overrides: str) -> None:
         overrides = (*(f"data.{split}_files={path}" for split, path in rows.items()), *overrides)
     settings = {"train": f"{' '.join(overrides)} {steps.options.train}"}
     steps.study = MadeWith(out, {"start": model}, rows, settings)
-    for seed, chosen in make_runs(steps):
+    for seed, chosen in STAGES[stage](steps):
         steps.multirun(
             f"experiment={experiment}",
             f"run.experiment=evidence_safe.{stage}",
@@ -80,7 +83,7 @@ def evidence_safe(steps: Steps, stage: str = "", *overrides: str) -> None:
         steps.module("recipe.report", "bars", out)
     stop_if_a_run_failed(steps.failed)
     if stage == "baselines":
-        _merge_single_runs(steps, out)
+        merge_single_runs(steps, out)
 
 
 def _rows_of(folder: str) -> dict[str, str]:
@@ -123,20 +126,21 @@ def _baselines(steps: Steps) -> Runs:
     runs: Runs = []
     for seed in (steps.options.seeds or FEW_SEEDS).split():
         for skill in SKILLS:
-            alone = (f"protocol.skill_sequence=[{skill}]", "arm=grpo", f"run.name=single_{skill}.forward.{SEED}")
-            runs.append((seed, alone))
-        mixed = ("protocol=mixed", "protocol.every_skill=true", f"trainer.total_training_steps={MIXED_STEPS}")
+            runs.append((seed, (*alone(skill), f"run.name=single_{skill}.forward.{SEED}")))
         name = f"run.name={ARM}_mixed.forward.{SEED}"
-        runs.append((seed, (*mixed, f"arm={listed(steps.options.arms or MIXED)}", name)))
+        runs.append((seed, (*mixed(MIXED_STEPS), f"arm={listed(steps.options.arms or MIXED)}", name)))
         runs.append((seed, (*_in_order("forward"), "arm=grpo", f"run.name={ARM}.forward.{SEED}")))
     return runs
 
 
-def _merge_single_runs(steps: Steps, out: str) -> None:
+def merge_single_runs(steps: Steps, out: str) -> None:
     """Merge the models of a seed's single-skill runs, and validate the result as the runs were."""
     folder, validated = f"{out}.merged", []
     for seed in (steps.options.seeds or FEW_SEEDS).split():
         runs = [f"{out}/single_{skill}.forward.s{seed}" for skill in SKILLS]
+        if kept := [run for run in runs if Path(run).exists() and not (Path(run) / "checkpoints").exists()]:
+            say(f"seed {seed} is not merged: {', '.join(kept)} came from KEPT, without a checkpoint")
+            continue
         for run in runs:
             if not steps.have(f"{run}/model"):
                 steps.module("recipe.export", run, "--out", f"{run}/model", "--prompts", "0")
@@ -148,12 +152,13 @@ def _merge_single_runs(steps: Steps, out: str) -> None:
             f"run.name=s{seed}", f"data.seed={seed}", f"actor_rollout_ref.model.path={model}", "trainer.val_only=true",
         )  # fmt: skip
         validated.append(f"{folder}/s{seed}")
-    steps.module("recipe.report", "summary", *validated)
+    if validated:
+        steps.module("recipe.report", "summary", *validated)
 
 
 def _of_arms(steps: Steps, arms: str, seeds: str, orders: str, *overrides: str) -> Runs:
     given = steps.options
-    chosen, named = orders_of(given.orders or orders, ORDERS), listed(given.arms or arms)
+    chosen, named = known("order", (given.orders or orders).split(), ORDERS), listed(given.arms or arms)
     return [
         (seed, (*_in_order(order), *overrides, f"arm={named}", f"run.name={ARM}.{order}.{SEED}"))
         for seed in (given.seeds or seeds).split()

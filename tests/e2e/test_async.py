@@ -12,7 +12,7 @@ from tests.processes import living_descendants
 # The time limit of a module's first test includes its fixtures: the supervised start and whole runs.
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(3600)]
 
-STAGE_STEPS, SAVED_EVERY, PROMPTS, ANSWERS = 2, 2, 8, 8
+STAGE_STEPS, SAVED_EVERY, PROMPTS, ANSWERS = 2, 2, 8, 4
 STEPS = 2 * STAGE_STEPS
 AT_ONCE = 1
 """Answers that the engine samples at once: the batch ahead takes seconds after the first is whole."""

@@ -1,16 +1,21 @@
 """The study of bounded forgetting: what its stages would run, in a dry run."""
 
+from contextlib import chdir
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from recipe.reports.bars import CONFIRMATORY
+from recipe.runtime.options import Options
 from recipe.settings import read_settings
 from recipe.studies.arm_options import STRENGTHS
-from recipe.studies.safe import ARMS, ENLARGED, ESTIMATES, TUNED
+from recipe.studies.safe import ARMS, ENLARGED, ESTIMATES, TUNED, merge_single_runs
+from recipe.studies.steps import Steps
 from recipe.training.schedule import make_plan
 from tests.composing import composed
 from tests.scripts.test_papers import ARM, BACKWARD, FORWARD, MICRO, SEED, STARTED, dry
-from tests.studying import ROOT, of_module, study
+from tests.studying import ROOT, of_module, shown, study
 
 
 def test_arms_run_both_orders_of_a_seed_before_the_next_seed():
@@ -95,6 +100,24 @@ def test_the_models_of_a_seeds_single_runs_are_exported_merged_and_validated():
     assert "s21.model" in other
     assert len(of_module(commands, "recipe.export")) == 8
     assert commands[-1] == f"recipe.report summary {folder}.merged/s20 {folder}.merged/s21"
+
+
+def test_a_seed_whose_single_runs_came_without_checkpoints_is_not_merged(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+):
+    for seed in ("20", "21"):
+        for skill in ("write", "repair", "trace", "sql"):
+            run = tmp_path / f"outputs/evidence_safe.baselines/single_{skill}.forward.s{seed}"
+            (run / "checkpoints" if seed == "21" or skill == "sql" else run).mkdir(parents=True)
+    with chdir(tmp_path):
+        merge_single_runs(Steps(Options(dry_run="1", seeds="20 21")), "outputs/evidence_safe.baselines")
+    printed = capfd.readouterr().err
+    commands = shown(printed)
+    assert [one.rpartition(" ")[2] for one in of_module(commands, "recipe.merge")] == [
+        "outputs/evidence_safe.baselines.merged/s21.model"
+    ]
+    assert "seed 20 is not merged: outputs/evidence_safe.baselines/single_write.forward.s20, " in printed
+    assert commands[-1] == "recipe.report summary outputs/evidence_safe.baselines.merged/s21"
 
 
 def test_six_skills_have_a_start_of_their_own_and_protect_none_to_five():

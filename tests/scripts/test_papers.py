@@ -8,8 +8,11 @@ from typing import Any
 import pytest
 
 from recipe.runtime.options import Options
+from recipe.settings import read_settings
+from recipe.studies.arm_options import mixed
 from recipe.studies.steps import Steps
 from recipe.study import STUDIES
+from tests.composing import composed
 from tests.studying import ROOT, of_module, script, search, shown, study
 
 # Not studies: scripts that create the environment or data, check the code, submit jobs, or are sourced.
@@ -154,7 +157,15 @@ def test_learning_continues_from_one_file_and_adds_to_it(tmp_path: Path):
 
 def test_paper_b_has_the_baselines_and_its_curve_in_one_folder_with_one_summary():
     commands = dry("paper_b", "micro", SEEDS="0 1")
-    arms, curve = of_module(commands, "recipe.train")
+    *alone, both, arms, curve = of_module(commands, "recipe.train")
+    common = "recipe.train --multirun experiment=paper_b run.experiment=paper_b_micro data.seed=0,1 arm=grpo"
+    assert alone == [
+        f"{common} protocol.skill_sequence=[{skill}] run.name=single_{skill}.{SEED}"
+        for skill in ("write", "repair", "trace", "sql")
+    ]
+    # As many updates as four stages of 8.
+    together = f"protocol=mixed protocol.every_skill=true trainer.total_training_steps=32 run.name=mixed.{SEED}"
+    assert both == f"{common} {together}"
     chosen = search(r" arm=(\S+)", arms)[1].split(",")
     assert {"grpo", "ppo", "reinforce", "kl", "entropy", "replay", "refresh", "ewc", "l2"} <= set(chosen)
     assert all((ROOT / "configs" / "arm" / f"{arm}.yaml").is_file() for arm in chosen)
@@ -167,13 +178,32 @@ def test_paper_b_has_the_baselines_and_its_curve_in_one_folder_with_one_summary(
     ]
 
 
-def test_of_paper_b_either_part_can_be_left_out():
-    (curve,) = of_module(dry("paper_b", "micro", ARMS=""), "recipe.train")
+def test_of_paper_b_each_part_can_be_left_out():
+    (curve,) = of_module(dry("paper_b", "micro", ARMS="", BASELINES=""), "recipe.train")
     assert "projection.epsilon=0.01,0.03,0.1,0.3" in curve
-    commands = dry("paper_b", "micro", ARMS="grpo ewc", EPSILONS="")
+    commands = dry("paper_b", "micro", ARMS="grpo ewc", EPSILONS="", BASELINES="")
     (arms,) = of_module(commands, "recipe.train")
     assert " arm=grpo,ewc " in arms
     assert commands[-1] == "recipe.report skills outputs/paper_b_micro"
+    status, _, printed = study("paper_b", "micro", BASELINES="joint")
+    assert (status, "unknown baseline 'joint'; valid ones: single, mixed" in printed) == (2, True)
+
+
+def test_the_mixed_baseline_has_the_updates_of_all_stages_and_no_option_of_stages():
+    chosen: dict[str, Any] = {"ARMS": "", "EPSILONS": "", "BASELINES": "mixed"}
+    words = ("protocol.stage_steps=5", "protocol.memory_size=9", "x=1")
+    (run,) = of_module(dry("paper_b", "micro", *words, TRAIN="protocol.seed=3 y=2", **chosen), "recipe.train")
+    assert run.endswith(f"trainer.total_training_steps=20 run.name=mixed.{SEED} x=1 y=2")
+    (run,) = of_module(dry("paper_b", "micro", TRAIN="protocol.stage_steps=3", **chosen), "recipe.train")
+    assert f"trainer.total_training_steps=12 run.name=mixed.{SEED}" in run
+    data: dict[str, Any] = {"TRAIN_FILES": "t.parquet", "VAL_FILES": "v.parquet", "SKILLS": "[a,b]"}
+    (run,) = of_module(dry("paper_b", "real", **chosen | data), "recipe.train")
+    assert "trainer.total_training_steps=4000" in run  # 2 stages of the protocol's 2,000
+    config = composed(
+        "experiment=paper_b_real", "data.train_files=t", "data.val_files=v", "skills.names=[a,b]", "arm=grpo",
+        *mixed(4000),
+    )  # fmt: skip
+    assert (config.trainer.total_training_steps, read_settings(config).stages) == (4000, None)
 
 
 def test_paper_b_with_a_real_model_needs_data_and_is_on_gpus():
@@ -181,7 +211,8 @@ def test_paper_b_with_a_real_model_needs_data_and_is_on_gpus():
     for variables, platform in (({}, "gpu_1x8"), ({"PLATFORM": "gpu_ray"}, "gpu_ray")):
         commands = dry("paper_b", "real", "trainer.nnodes=1", TRAIN="data.seed=3", **data, **variables)
         runs = of_module(commands, "recipe.train")
-        assert len(runs) == 3
+        assert len(runs) == 6  # each skill alone, both mixed, and:
+        runs = runs[3:]
         assert f" arm=refresh run.name={ARM}.{SEED} protocol.refresh_steps=500 " in runs[0]  # a quarter of a stage
         assert "refresh" not in runs[1]
         start = f"recipe.train --multirun platform={platform} experiment=paper_b_real data.train_files=t.parquet "
