@@ -47,6 +47,8 @@ def start_ray(config: DictConfig, run: RunDirectory) -> None:
     except (ConnectionError, ValueError, RuntimeError, TimeoutError) as error:
         raise ClusterError(f"Ray at address={options['address']!r} cannot be used: {error}") from error
     require_accelerators(config)
+    if len(kinds := kinds_of_gpu(node["Resources"] for node in ray.nodes() if node["Alive"])) > 1:
+        run.log_event("mixed_gpus", kinds=kinds)
     if options["address"] != "local":
         require_same_packages()
 
@@ -76,6 +78,7 @@ def interpreter(path: str) -> dict[str, str]:
     return {} if quoted == path else {"py_executable": quoted}
 
 
+_KIND = "accelerator_type:"
 LOOKS_AGAIN, SECONDS_BETWEEN_LOOKS = 3, 4.0
 
 _claims: list[IO[str]] = []
@@ -144,6 +147,12 @@ def require_accelerators(config: DictConfig) -> None:
 def places(nodes: Iterable[Mapping[str, float]], gpus: int) -> int:
     """How many groups of so many GPUs fit on these nodes, each group on one node. nodes: the resources of each."""
     return sum(int(resources.get("GPU", 0)) // gpus for resources in nodes)
+
+
+def kinds_of_gpu(nodes: Iterable[Mapping[str, float]]) -> list[str]:
+    """The kinds of GPU that Ray found, sorted. nodes: the resources of each."""
+    named = {name for resources in nodes if resources.get("GPU") for name in resources if name.startswith(_KIND)}
+    return sorted(name.removeprefix(_KIND) for name in named)
 
 
 def require_same_packages() -> None:

@@ -12,6 +12,7 @@ from omegaconf import OmegaConf
 from recipe import cluster
 from recipe.records.run_directory import RunDirectory
 from recipe.runtime import ray_session
+from recipe.runtime.console import TrainingState
 from recipe.runtime.ray_session import ClusterError, claim_machine, interpreter, run_environment, runtime_environment
 from tests.composing import composed
 
@@ -93,6 +94,15 @@ def test_nodes_without_the_gpus_of_a_run_are_refused_before_verl_waits_for_them(
     monkeypatch.setattr(ray, "nodes", lambda: nodes)
     with pytest.raises(ClusterError, match=f"nodes with {gpus} GPUs, this run needs {nnodes} times {per_node} on one"):
         ray_session.require_accelerators(config)
+
+
+def test_gpus_of_several_kinds_are_named() -> None:
+    kinds = [{"GPU": 8.0, "accelerator_type:A100": 1.0}, {"CPU": 4.0}, {"GPU": 8.0, "accelerator_type:H100": 1.0}]
+    assert ray_session.kinds_of_gpu(kinds) == ["A100", "H100"]
+    assert ray_session.kinds_of_gpu([kinds[0], kinds[1], {"accelerator_type:L4": 1.0}]) == ["A100"]
+    line = TrainingState().take({"event": "mixed_gpus", "kinds": ["A100", "H100"]})
+    assert line is not None
+    assert "several kinds (A100, H100)" in line
 
 
 def test_the_room_of_a_cluster_counts_runs_that_fit_on_its_nodes(monkeypatch, capsys) -> None:
