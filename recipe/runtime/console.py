@@ -93,8 +93,8 @@ class TrainingState:
         elif kind == "mixed_gpus":
             return (
                 f"warning: the cluster's GPUs are of several kinds ({', '.join(event['kinds'])}), and verl does not "
-                "choose among them: each step waits for the slowest, the smallest memory limits all, and equal seeds differ "
-                "where a rank lands on another kind. Start Ray on nodes of one kind"
+                "choose among them: each step waits for the slowest, the smallest memory limits all, and equal seeds "
+                "differ where a rank lands on another kind. Start Ray on nodes of one kind"
             )
         elif kind == "credit_failed":
             return (
