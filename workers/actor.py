@@ -374,9 +374,12 @@ class SkillCreditActorRolloutRefWorker(ActorRolloutRefWorker):
             from verl.workers.rollout.vllm_rollout.utils import VLLM_LORA_INT_ID  # imports vLLM
 
             engine: Any = self.rollout
-            held = partial(engine._execute_method, "adapter_digest", args=(VLLM_LORA_INT_ID,))
+
+            async def require(trained: str, step: int | None) -> None:
+                await engine._execute_method("require_adapter", args=(VLLM_LORA_INT_ID, trained, step))
+
             dtype = PrecisionType.to_dtype(rollout.dtype)
-            engine.update_weights = partial(update_and_compare, engine.update_weights, held, dtype)
+            engine.update_weights = partial(update_and_compare, engine.update_weights, require, dtype)
 
 
 def digests_adapter(rollout: DictConfig) -> bool:

@@ -74,11 +74,11 @@ async def sent(receiver: Receiver, weights: dict[str, Tensor], loads: bool = Tru
         if loads:
             receiver.load(received)
 
-    async def held() -> list[str]:
-        return [receiver.adapter_digest(NUMBER)]
+    async def require(trained: str, step: int | None) -> None:
+        receiver.require_adapter(NUMBER, trained, step)
 
     options = {"peft_config": PEFT, "base_sync_done": True, "global_steps": 7} | options
-    await update_and_compare(update, held, receiver.dtype, weights.items(), **options)
+    await update_and_compare(update, require, receiver.dtype, weights.items(), **options)
 
 
 @pytest.mark.asyncio
