@@ -58,6 +58,7 @@ DATA_PREP = (
 )
 
 WORKERS = (
+    Layer("detached"),
     Layer("actor"),
     Layer("engines", "safe_update", "agop", "penalties", independent=True),
     Layer("safety"),
@@ -67,6 +68,7 @@ WORKERS = (
         "displacement", "solution_store", "serialization", "aggregators", "credit", "skill_metrics", "cpu",
         "platform_cpu", independent=True,
     ),
+    Layer("weights_digest"),
     Layer("adapter_digest"),
 )  # fmt: skip
 LAYERS = [
@@ -120,7 +122,10 @@ def test_no_module_imports_itself_through_others(graph: ImportGraph) -> None:
 
 @pytest.mark.parametrize(
     ("parts", "modules"),
-    [(("rewards.sandbox",), 40), (("workers.cpu", "workers.platform_cpu", "workers.adapter_digest"), 12)],
+    [
+        (("rewards.sandbox",), 40),
+        (("workers.cpu", "workers.platform_cpu", "workers.adapter_digest", "workers.weights_digest"), 13),
+    ],
 )
 def test_what_could_live_elsewhere_imports_nothing_else_of_the_project(
     graph: ImportGraph, parts: tuple[str, ...], modules: int

@@ -370,7 +370,7 @@ class SkillCreditActorRolloutRefWorker(ActorRolloutRefWorker):
     def init_model(self) -> None:
         super().init_model()
         rollout = self.config.get("rollout")
-        if self.rollout is not None and digests_adapter(rollout):
+        if self.rollout is not None and extended_by(HeldAdapter, rollout):
             from verl.workers.rollout.vllm_rollout.utils import VLLM_LORA_INT_ID  # imports vLLM
 
             engine: Any = self.rollout
@@ -382,8 +382,8 @@ class SkillCreditActorRolloutRefWorker(ActorRolloutRefWorker):
             engine.update_weights = partial(update_and_compare, engine.update_weights, require, dtype)
 
 
-def digests_adapter(rollout: DictConfig) -> bool:
-    """Whether the engine of this configuration can say which adapter it computes with."""
+def extended_by(part: type, rollout: DictConfig) -> bool:
+    """Whether this part of ours extends the engine of a configuration, which has whole weights."""
     named = OmegaConf.select(rollout, "engine_kwargs.vllm.worker_extension_cls")
     whole = rollout.name == "vllm" and rollout.tensor_model_parallel_size == 1
-    return bool(named) and whole and issubclass(load_class_from_fqn(named), HeldAdapter)
+    return bool(named) and whole and issubclass(load_class_from_fqn(named), part)

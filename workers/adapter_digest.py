@@ -17,9 +17,7 @@ class WeightsDifferError(RuntimeError):
     """The engine would answer with other weights than the actor has."""
 
 
-CONSEQUENCE = (
-    "its answers would be another model's. Checkpoints are not affected: start the same run again"
-)
+CONSEQUENCE = "its answers would be another model's. Checkpoints are not affected: start the same run again"
 
 
 def digest(matrices: Iterable[tuple[str, Tensor]]) -> str:
