@@ -28,7 +28,7 @@ def configured(folder: Path) -> Any:
     config = composed(
         *quickstart(ROOT / "data" / "e2e"), "trainer.v1.trainer_mode=skillcredit_separate_async",
         f"run.root={folder}", "run.name=r", "trainer.resume_mode=disable", "trainer.total_training_steps=1",
-        "ray_kwargs.ray_init.runtime_env.env_vars.VLLM_CPU_KVCACHE_SPACE='1'",
+        "+actor_rollout_ref.rollout.engine_kwargs.vllm.num_gpu_blocks_override=256",
     )  # fmt: skip
     settle_precision(config, "run.precision")
     make_paths_absolute(config)

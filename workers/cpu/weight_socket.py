@@ -80,7 +80,6 @@ class SocketCheckpointEngine(CheckpointEngine):
         """What rank 0 sent last; None on other ranks."""
         return self._sent
 
-    @torch.no_grad()
     async def send_weights(
         self, weights: Generator[tuple[str, Tensor], None, None], global_steps: int | None = None
     ) -> None:
