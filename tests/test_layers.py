@@ -68,8 +68,7 @@ WORKERS = (
         "displacement", "solution_store", "serialization", "aggregators", "credit", "skill_metrics", "cpu",
         "platform_cpu", independent=True,
     ),
-    Layer("weights_digest"),
-    Layer("adapter_digest"),
+    Layer("digests"),
 )  # fmt: skip
 LAYERS = [
     (None, HOUSE), ("recipe", RECIPE), ("rewards", REWARDS), ("rewards.sandbox", SANDBOX), ("data_prep", DATA_PREP),
@@ -124,7 +123,7 @@ def test_no_module_imports_itself_through_others(graph: ImportGraph) -> None:
     ("parts", "modules"),
     [
         (("rewards.sandbox",), 40),
-        (("workers.cpu", "workers.platform_cpu", "workers.adapter_digest", "workers.weights_digest"), 13),
+        (("workers.cpu", "workers.platform_cpu", "workers.digests"), 14),
     ],
 )
 def test_what_could_live_elsewhere_imports_nothing_else_of_the_project(

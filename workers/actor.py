@@ -21,7 +21,6 @@ from verl.utils.tensordict_utils import maybe_fix_3d_position_ids
 from verl.utils.torch_dtypes import PrecisionType
 from verl.workers.engine_workers import ActorRolloutRefWorker, TrainingWorker, TrainingWorkerConfig
 
-from workers.adapter_digest import HeldAdapter, update_and_compare
 from workers.agop import AGOP, part_sources, spectrum
 from workers.constraints import (
     GradientAverages,
@@ -33,6 +32,7 @@ from workers.constraints import (
     solution_source,
     without_memory,
 )
+from workers.digests.adapter import HeldAdapter, update_and_compare
 from workers.displacement import (
     displacement_norm,
     local_shard,

@@ -45,14 +45,14 @@ def _sends_adapter(config: DictConfig) -> bool:
 
 
 def _compares_no_adapter(config: DictConfig) -> bool:
-    from workers.adapter_digest import HeldAdapter
+    from workers.digests.adapter import HeldAdapter
 
     return not (_sends_adapter(config) and _engine_holds(HeldAdapter, config))
 
 
 def _compares_no_weights(config: DictConfig) -> bool:
     from workers.cpu import weight_socket
-    from workers.weights_digest import HeldWeights
+    from workers.digests.weights import HeldWeights
 
     return OmegaConf.select(config, BACKEND) != weight_socket.BACKEND or not _engine_holds(HeldWeights, config)
 

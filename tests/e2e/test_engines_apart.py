@@ -47,7 +47,7 @@ def main(folder: Path) -> None:
     from recipe.records.run_directory import RunDirectory
     from recipe.runtime.ray_session import start_ray
     from recipe.training.asynchronous.trainer import SkillCreditSeparateTrainer
-    from workers.weights_digest import SentWeights
+    from workers.digests.weights import SentWeights
 
     config, run = configured(folder), RunDirectory(folder / "r")
     start_ray(config, run)

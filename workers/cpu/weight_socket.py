@@ -17,7 +17,7 @@ from torch import Tensor
 from verl.checkpoint_engine.base import CheckpointEngine, CheckpointEngineRegistry
 from verl.workers.rollout.utils import ensure_async_iterator
 
-from workers.weights_digest import SentWeights
+from workers.digests.weights import SentWeights
 
 BACKEND = "local_socket"
 """What ``checkpoint_engine.backend`` calls it."""
@@ -66,7 +66,7 @@ class SocketCheckpointEngine(CheckpointEngine):
 
         return of(actor_wg_world_size), of(rollout_world_size)
 
-    def init_process_group(self, address: str, receivers: int) -> None:  # type: ignore[override]
+    def init_process_group(self, address: str = "", receivers: int = 0) -> None:  # type: ignore[override]
         """Note where rank 0 listens, and for how many."""
         self.address, self.receivers = address, receivers
 

@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from verl.workers.rollout.vllm_rollout.bucketed_weight_transfer import BucketedWeightReceiver
 from verl.workers.rollout.vllm_rollout.utils import VLLM_LORA_INT_ID, vLLMColocateWorkerExtension
 
-from workers.adapter_digest import HeldAdapter
-from workers.weights_digest import HeldWeights
+from workers.digests.adapter import HeldAdapter
+from workers.digests.weights import HeldWeights
 
 
 class CpuWeightsExtension(HeldAdapter, HeldWeights, vLLMColocateWorkerExtension):

@@ -10,8 +10,8 @@ from verl.trainer.ppo.v1.trainer_colocate_async import PPOTrainerColocateAsync
 from verl.trainer.ppo.v1.trainer_separate_async import PPOTrainerSeparateAsync
 
 from recipe.training.asynchronous.hooks import AsynchronousHooks
-from workers.adapter_digest import WeightsDifferError
 from workers.detached import SkillCreditDetachedWorker
+from workers.digests import WeightsDifferError
 
 
 @register_trainer("skillcredit_colocate_async")

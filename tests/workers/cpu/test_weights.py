@@ -53,7 +53,7 @@ def compare_digests(engine: Any, sent: dict[str, Any]) -> None:
     """Fail unless the engine, which has packed these weights, finds the same, and notices others."""
     import torch
 
-    from workers.weights_digest import SentWeights
+    from workers.digests.weights import SentWeights
 
     def require(weights: dict[str, Any], step: int) -> None:
         noted = SentWeights(step, torch.float32)

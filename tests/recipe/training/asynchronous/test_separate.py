@@ -12,9 +12,9 @@ from verl.trainer.ppo.v1.trainer_separate_async import PPOTrainerSeparateAsync
 
 from recipe.training.asynchronous.client import ContinuingClient
 from recipe.training.asynchronous.trainer import SkillCreditSeparateTrainer
-from workers.adapter_digest import WeightsDifferError
 from workers.detached import SkillCreditDetachedWorker
-from workers.weights_digest import SentWeights
+from workers.digests import WeightsDifferError
+from workers.digests.weights import SentWeights
 
 STEP, ENGINES = 3, 2
 

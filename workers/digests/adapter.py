@@ -12,12 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-
-class WeightsDifferError(RuntimeError):
-    """The engine would answer with other weights than the actor has."""
-
-
-CONSEQUENCE = "its answers would be another model's. Checkpoints are not affected: start the same run again"
+from workers.digests import CONSEQUENCE, WeightsDifferError
 
 
 def digest(matrices: Iterable[tuple[str, Tensor]]) -> str:

@@ -7,7 +7,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from workers.adapter_digest import HeldAdapter, WeightsDifferError, digest, digest_of_actor, update_and_compare
+from workers.digests import WeightsDifferError
+from workers.digests.adapter import HeldAdapter, digest, digest_of_actor, update_and_compare
 
 NUMBER, RANK, SLOTS_RANK = 123, 2, 4
 PEFT = {"r": RANK, "lora_alpha": 6}

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from workers.adapter_digest import CONSEQUENCE, WeightsDifferError
+from workers.digests import CONSEQUENCE, WeightsDifferError
 
 COLUMNS = 8
 HEAD, EMBEDDING = "lm_head.weight", "embed_tokens.weight"

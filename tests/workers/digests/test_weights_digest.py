@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from workers.adapter_digest import WeightsDifferError
-from workers.weights_digest import COLUMNS, HeldWeights, SentWeights, columns, differing
+from workers.digests import WeightsDifferError
+from workers.digests.weights import COLUMNS, HeldWeights, SentWeights, columns, differing
 
 STEP = 7
 SIZES = {"q_proj": 12, "k_proj": 4, "v_proj": 4}
