@@ -15,19 +15,21 @@ AT_ONCE = 1
 """Answers that the engine samples at once: the batch ahead takes seconds after the first is whole."""
 
 
-def killed_and_continued(begun: Path, root: Path, start: Callable[..., Popen[str]], *words: str) -> RunDirectory:
+def killed_and_continued(
+    begun: Path, root: Path, start: Callable[..., Popen[str]], *words: str, updates: int = 1
+) -> RunDirectory:
     """Two stages, the second of which protects the first's skill; killed in the second, after its first update.
 
-    words: the trainer, and its settings.
+    words: the trainer, and its settings. updates: of a step.
     """
     run = RunDirectory(root / "quickstart" / "r")
-    rollout = "actor_rollout_ref.rollout"
+    actor, rollout, each = "actor_rollout_ref.actor", "actor_rollout_ref.rollout", PROMPTS // updates
     command = train(
         *quickstart(begun), f"run.root={root}", "run.name=r", "credit=counterfactual", "projection=qp",
         "protocol=sequential", "protocol.skill_sequence=[repair,write]",
         f"protocol.stage_steps={STAGE_STEPS}", f"trainer.test_freq={STAGE_STEPS}", f"trainer.save_freq={SAVED_EVERY}",
-        f"data.train_batch_size={PROMPTS}", f"{rollout}.n={ANSWERS}",
-        f"actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu={PROMPTS * ANSWERS}",
+        f"data.train_batch_size={PROMPTS}", f"{rollout}.n={ANSWERS}", f"{actor}.ppo_mini_batch_size={each}",
+        f"{actor}.ppo_micro_batch_size_per_gpu={each * ANSWERS}",
         f"{rollout}.log_prob_micro_batch_size_per_gpu={PROMPTS * ANSWERS}", f"{rollout}.max_num_seqs={AT_ONCE}",
         "data.val_max_samples=32", "run.greedy_validation=false", *words,
     )  # fmt: skip

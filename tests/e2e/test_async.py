@@ -6,7 +6,6 @@ import pytest
 
 from recipe.records.run_directory import RunDirectory
 from tests.e2e.staged import (
-    PROMPTS,
     SAVED_EVERY,
     STEPS,
     assert_it_went_on_after_the_checkpoint,
@@ -23,7 +22,6 @@ def staged(micro_start: Path, tmp_path_factory: pytest.TempPathFactory, start) -
     return killed_and_continued(
         micro_start, tmp_path_factory.mktemp("outputs"), start,
         "trainer.v1.trainer_mode=skillcredit_colocate_async", "protocol.memory_per_protected=2",
-        f"actor_rollout_ref.actor.ppo_mini_batch_size={PROMPTS}",
     )  # fmt: skip
 
 

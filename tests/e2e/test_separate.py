@@ -7,7 +7,6 @@ import pytest
 from recipe.records.run_directory import RunDirectory
 from tests.e2e.conftest import AGREEMENT
 from tests.e2e.staged import (
-    PROMPTS,
     SAVED_EVERY,
     STEPS,
     assert_it_went_on_after_the_checkpoint,
@@ -27,8 +26,7 @@ def staged(micro_start: Path, tmp_path_factory: pytest.TempPathFactory, start) -
     return killed_and_continued(
         micro_start, tmp_path_factory.mktemp("outputs"), start,
         "trainer.v1.trainer_mode=skillcredit_separate_async", "projection.constraint_source=solutions",
-        f"trainer.v1.separate_async.parameter_sync_step={UPDATES}",
-        f"actor_rollout_ref.actor.ppo_mini_batch_size={PROMPTS // UPDATES}",
+        f"trainer.v1.separate_async.parameter_sync_step={UPDATES}", updates=UPDATES,
     )  # fmt: skip
 
 
