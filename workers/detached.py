@@ -23,7 +23,7 @@ class SkillCreditDetachedWorker(SkillCreditActorRolloutRefWorker, DetachActorWor
         """A copy of this rank's weights."""
         return copied_shards
 
-    @register(dispatch_mode=Dispatch.ONE_TO_ALL)  # type: ignore[attr-defined]  # verl adds members at run time
+    @register(dispatch_mode=Dispatch.ONE_TO_ALL)  # type: ignore[attr-defined, untyped-decorator]  # verl adds members at run time
     def restore_model_from_cpu(self, n: int) -> None:
         """Load copy n; the next pass gathers from it, although a pass without gradients leaves gathered weights."""
         super().restore_model_from_cpu(n)

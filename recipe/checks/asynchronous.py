@@ -37,7 +37,7 @@ def _is_split(config: DictConfig) -> bool:
 
 def _trains_adapter(config: DictConfig) -> bool:
     model = config.actor_rollout_ref.model
-    return max(model.get("lora_rank", 0), OmegaConf.select(model, "lora.rank", default=0)) > 0
+    return bool(max(model.get("lora_rank", 0), OmegaConf.select(model, "lora.rank", default=0)) > 0)
 
 
 def _sends_adapter(config: DictConfig) -> bool:
@@ -65,12 +65,20 @@ def _engine_holds(part: type, config: DictConfig) -> bool:
 
 
 def _engines_elsewhere(config: DictConfig) -> bool:
-    return max(config.trainer.nnodes, config.actor_rollout_ref.rollout.nnodes) > 1
+    return bool(max(config.trainer.nnodes, config.actor_rollout_ref.rollout.nnodes) > 1)
 
 
 def _other_mini_batches(config: DictConfig) -> bool:
     updates = config.trainer.v1.separate_async.parameter_sync_step
-    return config.data.train_batch_size != updates * config.actor_rollout_ref.actor.ppo_mini_batch_size
+    return bool(config.data.train_batch_size != updates * config.actor_rollout_ref.actor.ppo_mini_batch_size)
+
+
+def _other_micro_batches(config: DictConfig) -> bool:
+    """Whether the samples of a rank's mini-batch, which verl takes one by one here, fill no whole micro-batches."""
+    rollout, ranks = config.actor_rollout_ref.rollout, config.trainer.nnodes * config.trainer.n_gpus_per_node
+    size = rollout.log_prob_micro_batch_size_per_gpu
+    samples = config.actor_rollout_ref.actor.ppo_mini_batch_size * rollout.n // ranks
+    return bool(size and not rollout.log_prob_use_dynamic_bsz and samples % size)
 
 
 def _drops_planned(config: DictConfig) -> bool:
@@ -89,8 +97,9 @@ def _ahead_in(config: DictConfig) -> str:
     from recipe.training.hooks.step import SkillCreditHooks
 
     trainer = TRAINER_REGISTRY.get(config.trainer.v1.trainer_mode)
-    ours = trainer is not None and issubclass(trainer, SkillCreditHooks) and trainer.MODE != "sync"
-    return trainer.MODE if ours else ""
+    if trainer is None or not issubclass(trainer, SkillCreditHooks) or trainer.MODE == "sync":
+        return ""
+    return trainer.MODE
 
 
 REFUSALS = (
@@ -186,6 +195,12 @@ SEPARATE = (
         _other_mini_batches,
         "a step has so many updates, each of one mini-batch: verl stops unless their product is the batch",
         f"data.train_batch_size={UPDATES} x actor_rollout_ref.actor.ppo_mini_batch_size",
+    ),
+    RefusedOption(
+        "actor_rollout_ref.rollout.log_prob_micro_batch_size_per_gpu",
+        _other_micro_batches,
+        "does not divide a rank's samples of one mini-batch, whose log-probabilities verl computes by themselves here",
+        "a divisor of actor_rollout_ref.actor.ppo_mini_batch_size x rollout.n / ranks",
     ),
 )
 OF_MODE = {"colocate_async": COLOCATED, "separate_async": SEPARATE}

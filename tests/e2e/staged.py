@@ -30,7 +30,7 @@ def killed_and_continued(
         f"protocol.stage_steps={STAGE_STEPS}", f"trainer.test_freq={STAGE_STEPS}", f"trainer.save_freq={SAVED_EVERY}",
         f"data.train_batch_size={PROMPTS}", f"{rollout}.n={ANSWERS}", f"{actor}.ppo_mini_batch_size={each}",
         f"{actor}.ppo_micro_batch_size_per_gpu={each * ANSWERS}",
-        f"{rollout}.log_prob_micro_batch_size_per_gpu={PROMPTS * ANSWERS}", f"{rollout}.max_num_seqs={AT_ONCE}",
+        f"{rollout}.log_prob_micro_batch_size_per_gpu={each * ANSWERS}", f"{rollout}.max_num_seqs={AT_ONCE}",
         "data.val_max_samples=32", "run.greedy_validation=false", *words,
     )  # fmt: skip
     first = start(*command)

@@ -7,7 +7,7 @@ the other, as the bytes it has. The socket has no file: nothing is left behind, 
 import asyncio
 import json
 import socket
-from collections.abc import AsyncGenerator, Generator
+from collections.abc import AsyncGenerator, Iterable
 from contextlib import suppress
 from typing import Any
 from uuid import uuid4
@@ -80,9 +80,7 @@ class SocketCheckpointEngine(CheckpointEngine):
         """What rank 0 sent last; None on other ranks."""
         return self._sent
 
-    async def send_weights(
-        self, weights: Generator[tuple[str, Tensor], None, None], global_steps: int | None = None
-    ) -> None:
+    async def send_weights(self, weights: Iterable[tuple[str, Tensor]], global_steps: int | None = None) -> None:
         """Send these weights to all receivers.
 
         Raises:
@@ -170,7 +168,8 @@ def _framed(header: dict[str, Any]) -> bytes:
 
 def _bytes(values: Tensor) -> memoryview:
     """The memory of a tensor (N) of bytes."""
-    return memoryview(values.numpy())
+    memory: memoryview = values.numpy().data
+    return memory
 
 
 async def _header(connection: socket.socket) -> dict[str, Any] | None:

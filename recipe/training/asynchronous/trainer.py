@@ -38,7 +38,7 @@ class SkillCreditSeparateTrainer(AsynchronousHooks, PPOTrainerSeparateAsync):
     def _setup(self) -> None:
         # Without engines on the trainer's GPUs verl 0.9.1 logs with `flush=True`, which no logger takes.
         logging.getLogger(trainer_separate_async.__name__).setLevel(logging.WARNING)
-        super()._setup()
+        super()._setup()  # type: ignore[no-untyped-call]
 
     def on_init_end(self) -> None:
         super().on_init_end()

@@ -77,6 +77,7 @@ def test_planned_prompts_that_would_be_dropped_before_their_turn_are_refused(ahe
 SEPARATE = "trainer.v1.trainer_mode=skillcredit_separate_async"
 ROLLOUT, MODE = "actor_rollout_ref.rollout", "trainer.v1.separate_async"
 UPDATES = f"{MODE}.parameter_sync_step=2"
+MICRO = f"{ROLLOUT}.log_prob_micro_batch_size_per_gpu"
 
 
 def test_its_mode_alone_chooses_engines_apart_with_whole_weights() -> None:
@@ -94,7 +95,7 @@ def test_its_mode_alone_chooses_engines_apart_with_whole_weights() -> None:
     [
         [],
         ["credit=counterfactual", *STAGES],
-        ["credit=counterfactual", *STAGES, SOLUTIONS, TWO_RANKS, TWO_STEPS, UPDATES],
+        ["credit=counterfactual", *STAGES, SOLUTIONS, TWO_RANKS, TWO_STEPS, UPDATES, f"{MICRO}=32"],
         ["adaptation=full", "projection=qp", TWO_STEPS, UPDATES],
         ["adaptation=full", "actor_rollout_ref.model.lora.merge=false"],
     ],
@@ -119,6 +120,7 @@ def test_engines_apart_serve_credit_projection_and_several_updates_of_a_step(wor
         ([TWO_STEPS], f"{MODE}.parameter_sync_step", "each of one mini-batch"),
         ([*STAGES, UPDATES, TWO_STEPS], "trainer.v1.trainer_mode", "must divide over ranks and optimiser steps"),
         (["failures.share=0.25"], "trainer.v1.trainer_mode", "by which failures.share decides"),
+        ([f"{MICRO}=96"], MICRO, "whose log-probabilities verl computes by themselves"),
     ],
 )
 def test_what_engines_apart_cannot_serve_is_refused_with_the_reason(words: list[str], where: str, reason: str) -> None:

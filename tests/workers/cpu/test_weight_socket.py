@@ -99,6 +99,7 @@ async def test_other_ranks_make_their_part_of_each_weight():
     sending = [one.send_weights(weight(rank), 1) for rank, one in enumerate(senders)]
     *_, result = await asyncio.gather(*sending, received(receivers[0]))
     assert sorted(made) == ["0a", "0b", "1a", "1b"]
+    assert result is not None
     assert list(result) == ["a", "b"]
     assert senders[1].sent() is None
 
