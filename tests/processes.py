@@ -31,10 +31,10 @@ def command_line(process: psutil.Process) -> str:
         return ""
 
 
-def output_with_ray(module: str, folder: Path) -> str:
+def output_with_ray(module: str, folder: Path, seconds: float = 300) -> str:
     """What `python -m module folder` prints, which starts its own Ray on a CPU; fails unless it ends with status 0."""
     environment = os.environ | {"VERL_PLATFORM": "cpu", "RAY_ADDRESS": "", "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0"}
     command = [sys.executable, "-m", module, str(folder)]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=seconds)
     assert done.returncode == 0, done.stderr[-3000:]
     return done.stdout

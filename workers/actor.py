@@ -21,7 +21,6 @@ from verl.utils.tensordict_utils import maybe_fix_3d_position_ids
 from verl.utils.torch_dtypes import PrecisionType
 from verl.workers.engine_workers import ActorRolloutRefWorker, TrainingWorker, TrainingWorkerConfig
 
-from workers.adapter_digest import HeldAdapter, update_and_compare
 from workers.agop import AGOP, part_sources, spectrum
 from workers.constraints import (
     GradientAverages,
@@ -33,6 +32,7 @@ from workers.constraints import (
     solution_source,
     without_memory,
 )
+from workers.digests.adapter import HeldAdapter, update_and_compare
 from workers.displacement import (
     displacement_norm,
     local_shard,
@@ -370,17 +370,20 @@ class SkillCreditActorRolloutRefWorker(ActorRolloutRefWorker):
     def init_model(self) -> None:
         super().init_model()
         rollout = self.config.get("rollout")
-        if self.rollout is not None and digests_adapter(rollout):
+        if self.rollout is not None and extended_by(HeldAdapter, rollout):
             from verl.workers.rollout.vllm_rollout.utils import VLLM_LORA_INT_ID  # imports vLLM
 
             engine: Any = self.rollout
-            held = partial(engine._execute_method, "adapter_digest", args=(VLLM_LORA_INT_ID,))
+
+            async def require(trained: str, step: int | None) -> None:
+                await engine._execute_method("require_adapter", args=(VLLM_LORA_INT_ID, trained, step))
+
             dtype = PrecisionType.to_dtype(rollout.dtype)
-            engine.update_weights = partial(update_and_compare, engine.update_weights, held, dtype)
+            engine.update_weights = partial(update_and_compare, engine.update_weights, require, dtype)
 
 
-def digests_adapter(rollout: DictConfig) -> bool:
-    """Whether the engine of this configuration can say which adapter it computes with."""
+def extended_by(part: type, rollout: DictConfig) -> bool:
+    """Whether this part of ours extends the engine of a configuration, which has whole weights."""
     named = OmegaConf.select(rollout, "engine_kwargs.vllm.worker_extension_cls")
     whole = rollout.name == "vllm" and rollout.tensor_model_parallel_size == 1
-    return bool(named) and whole and issubclass(load_class_from_fqn(named), HeldAdapter)
+    return bool(named) and whole and issubclass(load_class_from_fqn(named), part)

@@ -12,6 +12,8 @@ from recipe.settings import Settings
 
 MODE = "trainer.v1.trainer_mode"
 SYNCHRONOUS = f"{MODE}=skillcredit"
+UPDATES = "trainer.v1.separate_async.parameter_sync_step"
+BACKEND = "actor_rollout_ref.rollout.checkpoint_engine.backend"
 
 # Parts of ours that matter here alone, as `recipe.checks.combinations.PARTS`.
 OWN_PARTS: dict[str, Callable[[Settings], bool]] = {
@@ -33,12 +35,50 @@ def _is_split(config: DictConfig) -> bool:
     return bool(ranks > 1 or config.actor_rollout_ref.actor.ppo_mini_batch_size != config.data.train_batch_size)
 
 
-def _compares_no_weights(config: DictConfig) -> bool:
-    from workers.actor import digests_adapter
-
+def _trains_adapter(config: DictConfig) -> bool:
     model = config.actor_rollout_ref.model
-    trains_adapter = model.get("lora_rank", 0) > 0 and not OmegaConf.select(model, "lora.merge")
-    return not (trains_adapter and digests_adapter(config.actor_rollout_ref.rollout))
+    return bool(max(model.get("lora_rank", 0), OmegaConf.select(model, "lora.rank", default=0)) > 0)
+
+
+def _sends_adapter(config: DictConfig) -> bool:
+    return _trains_adapter(config) and not OmegaConf.select(config, "actor_rollout_ref.model.lora.merge")
+
+
+def _compares_no_adapter(config: DictConfig) -> bool:
+    from workers.digests.adapter import HeldAdapter
+
+    return not (_sends_adapter(config) and _engine_holds(HeldAdapter, config))
+
+
+def _compares_no_weights(config: DictConfig) -> bool:
+    from workers.cpu import weight_socket
+    from workers.digests.weights import HeldWeights
+
+    return OmegaConf.select(config, BACKEND) != weight_socket.BACKEND or not _engine_holds(HeldWeights, config)
+
+
+def _engine_holds(part: type, config: DictConfig) -> bool:
+    """Whether the engine can compare weights of this kind."""
+    from workers.actor import extended_by
+
+    return extended_by(part, config.actor_rollout_ref.rollout)
+
+
+def _engines_elsewhere(config: DictConfig) -> bool:
+    return bool(max(config.trainer.nnodes, config.actor_rollout_ref.rollout.nnodes) > 1)
+
+
+def _other_mini_batches(config: DictConfig) -> bool:
+    updates = config.trainer.v1.separate_async.parameter_sync_step
+    return bool(config.data.train_batch_size != updates * config.actor_rollout_ref.actor.ppo_mini_batch_size)
+
+
+def _other_micro_batches(config: DictConfig) -> bool:
+    """Whether the samples of a rank's mini-batch, which verl takes one by one here, fill no whole micro-batches."""
+    rollout, ranks = config.actor_rollout_ref.rollout, config.trainer.nnodes * config.trainer.n_gpus_per_node
+    size = rollout.log_prob_micro_batch_size_per_gpu
+    samples = config.actor_rollout_ref.actor.ppo_mini_batch_size * rollout.n // ranks
+    return bool(size and not rollout.log_prob_use_dynamic_bsz and samples % size)
 
 
 def _drops_planned(config: DictConfig) -> bool:
@@ -46,7 +86,20 @@ def _drops_planned(config: DictConfig) -> bool:
     v1 = config.trainer.v1
     limit = v1.sampler.max_off_policy_threshold
     drops = limit is not None and v1.sampler.max_off_policy_strategy == "drop"
-    return drops and limit <= math.ceil(v1.colocate_async.num_warmup_batches)
+    return drops and limit <= math.ceil(v1[_ahead_in(config)].num_warmup_batches)
+
+
+def _ahead_in(config: DictConfig) -> str:
+    """verl's mode whose settings say how far generation runs ahead; empty for a trainer that is not ours, or waits."""
+    from verl.trainer.ppo.v1.trainer_base import TRAINER_REGISTRY
+
+    import recipe.training.asynchronous.trainer  # noqa: F401  (registers ours)
+    from recipe.training.hooks.step import SkillCreditHooks
+
+    trainer = TRAINER_REGISTRY.get(config.trainer.v1.trainer_mode)
+    if trainer is None or not issubclass(trainer, SkillCreditHooks) or trainer.MODE == "sync":
+        return ""
+    return trainer.MODE
 
 
 REFUSALS = (
@@ -82,12 +135,14 @@ REFUSALS = (
         "trainer.v1.sampler.max_off_policy_threshold",
         _drops_planned,
         "verl would drop answers that wait for their turn for so many steps, and the {parts} would lose their prompts",
-        "above trainer.v1.colocate_async.num_warmup_batches, or max_off_policy_strategy=wait",
+        "above num_warmup_batches of verl's mode, or max_off_policy_strategy=wait",
         ("protocol",),
     ),
+)
+COLOCATED = (
     RefusedOption(
         MODE,
-        _compares_no_weights,
+        _compares_no_adapter,
         "nothing would notice an engine that answers with other weights than were trained: only a CPU's engine, "
         "without tensor parallelism, says which adapter it computes with",
         f"train an adapter on platform=cpu, or {SYNCHRONOUS}",
@@ -95,17 +150,63 @@ REFUSALS = (
 )
 
 
+SEPARATE = (
+    RefusedOption(
+        MODE,
+        _compares_no_weights,
+        "nothing would notice an engine that answers with other weights than were trained: only a CPU's engine, "
+        "without tensor parallelism, compares them with those that a local socket sent",
+        f"platform=cpu, with {BACKEND} as it is there, or {SYNCHRONOUS}",
+    ),
+    RefusedOption(
+        "actor_rollout_ref.model.lora.merge",
+        _sends_adapter,
+        "verl sends engines apart the base weights alone: they would never get what is trained",
+        "actor_rollout_ref.model.lora.merge=true, or adaptation=full",
+    ),
+    RefusedOption(
+        "actor_rollout_ref.hybrid_engine",
+        lambda config: bool(config.actor_rollout_ref.hybrid_engine),
+        "engines on the trainer's accelerators, beside those apart, would get their weights in another way, unchecked",
+        "actor_rollout_ref.hybrid_engine=false",
+    ),
+    RefusedOption(
+        "trainer.v1.separate_async.hybrid_rollout.enable_switch",
+        lambda config: bool(config.trainer.v1.separate_async.hybrid_rollout.enable_switch),
+        "verl ignores it without engines on the trainer's accelerators",
+        "leave it at verl's default",
+    ),
+    RefusedOption(
+        "actor_rollout_ref.rollout.nnodes",
+        lambda config: (
+            min(config.actor_rollout_ref.rollout.nnodes, config.actor_rollout_ref.rollout.n_gpus_per_node) < 1
+        ),
+        "there would be no engine",
+        "actor_rollout_ref.rollout.nnodes=1, and n_gpus_per_node engines",
+    ),
+    RefusedOption(
+        "actor_rollout_ref.rollout.nnodes",
+        _engines_elsewhere,
+        "a local socket does not reach engines on other machines",
+        "trainer.nnodes=1 and actor_rollout_ref.rollout.nnodes=1",
+    ),
+    RefusedOption(
+        UPDATES,
+        _other_mini_batches,
+        "a step has so many updates, each of one mini-batch: verl stops unless their product is the batch",
+        f"data.train_batch_size={UPDATES} x actor_rollout_ref.actor.ppo_mini_batch_size",
+    ),
+    RefusedOption(
+        "actor_rollout_ref.rollout.log_prob_micro_batch_size_per_gpu",
+        _other_micro_batches,
+        "does not divide a rank's samples of one mini-batch, whose log-probabilities verl computes by themselves here",
+        "a divisor of actor_rollout_ref.actor.ppo_mini_batch_size x rollout.n / ranks",
+    ),
+)
+OF_MODE = {"colocate_async": COLOCATED, "separate_async": SEPARATE}
+
+
 def check(config: DictConfig, run: RunDirectory) -> list[PreflightFinding]:
     """A problem for each feature that an asynchronous trainer of ours cannot serve."""
-    return refused(REFUSALS, PARTS | OWN_PARTS, config) if _runs_ahead(config) else []
-
-
-def _runs_ahead(config: DictConfig) -> bool:
-    """Whether the trainer is one of ours that generates while it updates."""
-    from verl.trainer.ppo.v1.trainer_base import TRAINER_REGISTRY
-
-    import recipe.training.asynchronous.trainer  # noqa: F401  (registers it)
-    from recipe.training.hooks.step import SkillCreditHooks
-
-    trainer = TRAINER_REGISTRY.get(config.trainer.v1.trainer_mode)
-    return trainer is not None and issubclass(trainer, SkillCreditHooks) and trainer.MODE != "sync"
+    mode = _ahead_in(config)
+    return refused((*REFUSALS, *OF_MODE[mode]), PARTS | OWN_PARTS, config) if mode else []

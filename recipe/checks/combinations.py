@@ -82,6 +82,16 @@ def _another_trainer(config: DictConfig) -> bool:
     return trainer is not None and not issubclass(trainer, SkillCreditHooks)
 
 
+def _ignores_pools(config: DictConfig) -> bool:
+    from verl.trainer.ppo.v1.trainer_base import TRAINER_REGISTRY
+    from verl.trainer.ppo.v1.trainer_separate_async import PPOTrainerSeparateAsync
+
+    import recipe.training.asynchronous.trainer  # noqa: F401  (registers ours)
+
+    trainer = TRAINER_REGISTRY.get(config.trainer.v1.trainer_mode, object)
+    return not config.actor_rollout_ref.hybrid_engine and not issubclass(trainer, PPOTrainerSeparateAsync)
+
+
 def _another_reward_manager(config: DictConfig) -> bool:
     from verl.trainer.ppo.reward import resolve_reward_manager_cls
 
@@ -165,7 +175,8 @@ REFUSALS = (
         _another_trainer,
         "a trainer without this plug-in's hooks: it would train on unverified samples as wrong, and silently ignore "
         "protocol, failures, credit, projection, penalty, agop and the run's records",
-        "trainer.v1.trainer_mode=skillcredit, with verl's synchronous trainer, or skillcredit_colocate_async",
+        "trainer.v1.trainer_mode=skillcredit, with verl's synchronous trainer, or skillcredit_colocate_async or "
+        "skillcredit_separate_async",
     ),
     RefusedOption(
         "trainer.use_v1",
@@ -302,7 +313,7 @@ REFUSALS = (
     ),
     RefusedOption(
         "actor_rollout_ref.hybrid_engine",
-        lambda config: not config.actor_rollout_ref.hybrid_engine,
+        _ignores_pools,
         "only verl's separate_async trainer has engines apart from the training GPUs; others ignore this key",
         _DEFAULT,
     ),

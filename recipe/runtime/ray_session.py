@@ -35,6 +35,8 @@ def start_ray(config: DictConfig, run: RunDirectory) -> None:
     options["address"] = options.get("address") or os.environ.get("RAY_ADDRESS") or "local"
     if options["address"] == "local":
         claim_machine(f"/tmp/verl-skillcredit-{os.getuid()}.lock")
+        if options.get("num_gpus") is not None:
+            options["num_gpus"] += engines_apart(config)
     else:
         # Ray refuses these options for a running cluster.
         for name in ("num_cpus", "num_gpus", "include_dashboard"):
@@ -128,7 +130,15 @@ def processor_environment(config: DictConfig) -> dict[str, str]:
     """Threads of a run without accelerators: Ray would give each process one."""
     if config.trainer.device != "cpu":
         return {}
-    return {"OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", str(threads_per_rank(config.trainer.n_gpus_per_node)))}
+    at_once = config.trainer.n_gpus_per_node + engines_apart(config)
+    return {"OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", str(threads_per_rank(at_once)))}
+
+
+def engines_apart(config: DictConfig) -> int:
+    """Accelerators of engines that are not the trainer's, and compute while it trains."""
+    shared = OmegaConf.select(config, "actor_rollout_ref.hybrid_engine", default=True)
+    rollout = OmegaConf.select(config, "actor_rollout_ref.rollout")
+    return 0 if shared else int(rollout.nnodes * rollout.n_gpus_per_node)
 
 
 def require_accelerators(config: DictConfig) -> None:
@@ -141,6 +151,12 @@ def require_accelerators(config: DictConfig) -> None:
             f"the Ray cluster has nodes with {present} GPUs, this run needs "
             f"{wanted} times {each} on one node (trainer.nnodes, trainer.n_gpus_per_node). "
             "Change these keys, add nodes, or unset RAY_ADDRESS to start a separate Ray for the run."
+        )
+    total, apart = sum(int(resources.get("GPU", 0)) for resources in nodes), engines_apart(config)
+    if total < wanted * each + apart:
+        raise ClusterError(
+            f"the Ray cluster has {total} GPUs, this run needs {wanted * each} for training and {apart} for engines "
+            "(actor_rollout_ref.rollout.nnodes, n_gpus_per_node). Change these keys, or add nodes."
         )
 
 

@@ -12,10 +12,11 @@ from torch import Tensor, nn
 from verl.workers.rollout.vllm_rollout.bucketed_weight_transfer import BucketedWeightReceiver
 from verl.workers.rollout.vllm_rollout.utils import VLLM_LORA_INT_ID, vLLMColocateWorkerExtension
 
-from workers.adapter_digest import HeldAdapter
+from workers.digests.adapter import HeldAdapter
+from workers.digests.weights import HeldWeights
 
 
-class CpuWeightsExtension(HeldAdapter, vLLMColocateWorkerExtension):
+class CpuWeightsExtension(HeldAdapter, HeldWeights, vLLMColocateWorkerExtension):
     """verl's part of a vLLM worker: receives all weights before it loads the first.
 
     verl loads while it receives. When that fails, the trainer waits for ever for a receipt; here the transfer always

@@ -1,120 +1,64 @@
-"""verl's asynchronous trainer on shared GPUs, with our hooks: answers that an update interrupts are continued."""
+"""verl's asynchronous trainers with our hooks: engines on the trainer's GPUs, and engines apart from them."""
 
-from dataclasses import asdict
+import logging
 from typing import Any
 
-import transfer_queue as tq
-from omegaconf import open_dict
-from tensordict import TensorDict
-from transfer_queue import KVBatchMeta
-from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer
-from verl.trainer.ppo.v1.trainer_base import _count_tq_prompt_groups, register_trainer
+import ray
+from verl.trainer.ppo.v1 import trainer_separate_async
+from verl.trainer.ppo.v1.trainer_base import register_trainer
 from verl.trainer.ppo.v1.trainer_colocate_async import PPOTrainerColocateAsync
-from verl.utils import tensordict_utils as tu
+from verl.trainer.ppo.v1.trainer_separate_async import PPOTrainerSeparateAsync
 
-from recipe.training.asynchronous.client import ContinuingClient
-from recipe.training.asynchronous.prompts import DRAWN, DrawnPrompt, PromptStream, place_metrics, version_metrics
-from recipe.training.asynchronous.replay import InOrderReplayBuffer
-from recipe.training.batch_skills import by_group, prompt_of
-from recipe.training.hooks.step import SkillCreditHooks
-from recipe.training.protector import checkpoint_folder, resumed_folder
-from recipe.training.retries import prompt_batch
-from recipe.training.step_samples import fetch
+from recipe.training.asynchronous.hooks import AsynchronousHooks
+from workers.detached import SkillCreditDetachedWorker
+from workers.digests import WeightsDifferError
 
 
 @register_trainer("skillcredit_colocate_async")
-class SkillCreditColocateTrainer(SkillCreditHooks, PPOTrainerColocateAsync):
-    """PPO, GRPO or REINFORCE on answers of earlier weights, with our hooks; planned prompts are trained on in order."""
+class SkillCreditColocateTrainer(AsynchronousHooks, PPOTrainerColocateAsync):
+    """PPO, GRPO or REINFORCE with generation ahead of training on the same GPUs: engines sleep during an update."""
 
     MODE = "colocate_async"
-    SAMPLED_LOG_PROBS = "rollout_log_probs"
 
-    def __init__(self, config: Any):
-        self._planned_step = 0
-        super().__init__(config)
 
-    def _build_replay_buffer(self) -> ReplayBuffer:
-        if self.settings.stages is not None or self.settings.protocol.every_skill:
-            with open_dict(self.config):
-                name = {"path": f"pkg://{InOrderReplayBuffer.__module__}", "name": InOrderReplayBuffer.__name__}
-                self.config.trainer.v1.sampler.custom_sampler = name
-        return super()._build_replay_buffer()
+@register_trainer("skillcredit_separate_async")
+class SkillCreditSeparateTrainer(AsynchronousHooks, PPOTrainerSeparateAsync):
+    """The same with engines apart, which answer during updates and get all weights after each step.
 
-    def _init_dataloader(self) -> None:
-        super()._init_dataloader()
-        self._stream = PromptStream(self.schedule)
+    A step has ``parameter_sync_step`` updates, each of one optimiser step with its own credit and projection.
+    """
 
-    def get_llm_client(self) -> Any:
-        return self.llm_server_manager.get_client(client_cls=ContinuingClient)
-
-    def _add_async_warmup_batches(self, num_warmup_batches: int | float) -> None:
-        # A restart near the end, or a short run, has no use for all of them.
-        super()._add_async_warmup_batches(min(num_warmup_batches, self._steps_left))
+    MODE = "separate_async"
+    ACTOR_WORKER = SkillCreditDetachedWorker
 
     @property
-    def _steps_left(self) -> int:
-        """Steps to do, this one included."""
-        return int(self.total_training_steps) - self.global_steps + 1
+    def _servers(self) -> Any:
+        return self.standalone_server_manager
 
-    def prepare_step(self) -> dict[str, Any]:
-        """Submit the next batch, or what the remaining steps need beside the prompts under way."""
-        batch = self.config.data.train_batch_size
-        missing = self._steps_left * batch - _count_tq_prompt_groups()
-        if missing >= batch:
-            metrics: dict[str, Any] = super().prepare_step()
-            return metrics
-        if missing > 0:
-            self._add_prompts_to_generate(missing)
-        return {}
+    def _setup(self) -> None:
+        # Without engines on the trainer's GPUs verl 0.9.1 logs with `flush=True`, which no logger takes.
+        logging.getLogger(trainer_separate_async.__name__).setLevel(logging.WARNING)
+        super()._setup()  # type: ignore[no-untyped-call]
 
-    def _fetch_one_gen_batch(self) -> TensorDict:
-        """The next prompt, verl's or the plan's, with its place in the plan."""
-        if self.schedule is None:
-            batch = super()._fetch_one_gen_batch()
-            drawn = [self._stream.number() for _ in range(len(batch))]
-        else:
-            row, place = self._stream.draw()
-            batch, drawn = prompt_batch(self.train_dataset, [row]), [place]
-        tu.assign_non_tensor_stack(batch, "uid", [each.uid() for each in drawn])
-        tu.assign_non_tensor_stack(batch, DRAWN, [asdict(each) for each in drawn])
-        return batch
+    def on_init_end(self) -> None:
+        super().on_init_end()
+        self._require_trained_weights()
 
-    def _times_before(self, batch: TensorDict) -> list[int]:
-        # A prompt is answered again in the step that a restart begins with: only its number never repeats.
-        return [fields["number"] for fields in list(batch[DRAWN])]
+    def on_step_end(self) -> None:
+        super().on_step_end()
+        self._require_trained_weights()
 
-    def _read_places(self, batch: KVBatchMeta, metrics: dict[str, Any]) -> None:
-        """Read from the samples what the synchronous trainer remembers: order, memory prompts, step of the plan."""
-        groups = by_group(batch)
-        found = list(fetch(batch, DRAWN, keys=[keys[0] for keys in groups.values()])[DRAWN])
-        drawn = {uid: DrawnPrompt(**fields) for uid, fields in zip(groups, found, strict=True)}
-        self._submission_order = {uid: each.number for uid, each in drawn.items()}
-        self._memory_prompts = {uid for uid, each in drawn.items() if each.memory}
-        self._planned_step = max(each.step for each in drawn.values())
-        tags = dict(zip(batch.keys, batch.tags, strict=True))
-        of_group = {uid: [tags[key] for key in keys] for uid, keys in groups.items()}
-        metrics.update(version_metrics(of_group, self.global_steps))
-        if self.schedule is not None:
-            metrics.update(place_metrics(drawn.values(), self.schedule.plan.stage.tolist()))
+    def _require_trained_weights(self) -> None:
+        """Compare what each engine computes with to what the actor sent after this step.
 
-    @property
-    def _plan_step(self) -> int:
-        return self._planned_step
-
-    def _save_checkpoint(self) -> None:
-        self._stream.save(checkpoint_folder(self.config.trainer, self.global_steps))
-        super()._save_checkpoint()
-
-    def _load_checkpoint(self) -> None:
-        super()._load_checkpoint()
-        if self.global_steps > 0:
-            self._stream.load(resumed_folder(self.config.trainer, self.global_steps), self.global_steps)
-            clear_trained()
-
-
-def clear_trained() -> None:
-    """Clear samples without a prompt from the queue: verl's checkpoint keeps those that its step was trained on."""
-    keys = (tq.kv_list("train") or {}).get("train", {})
-    trained = [key for key in keys if prompt_of(key) not in keys]
-    if trained:
-        tq.kv_clear(keys=trained, partition_id="train")
+        Raises:
+            WeightsDifferError: nothing was sent. ray.exceptions.RayTaskError: of it, if an engine has other weights.
+        """
+        workers = self.actor_rollout_wg
+        sent, *_ = ray.get(workers.execute_checkpoint_engine(["sent"] * workers.world_size))
+        if sent is None or sent.step != self.global_steps:
+            last = "none" if sent is None else f"those of step {sent.step} last"
+            raise WeightsDifferError(f"the engines were not sent the weights of step {self.global_steps}, but {last}")
+        wanted = {"args": (sent.digests, sent.step)}
+        ray.get([server.collective_rpc.remote("require_weights", **wanted) for server in self._servers.server_handles])
+        self.run_directory.log_event("weights", step=self.global_steps, compared=len(sent.digests))

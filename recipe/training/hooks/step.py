@@ -73,6 +73,8 @@ class SkillCreditHooks(ValidationHooks):
     """The mode whose name verl compares: that of verl's own trainer behind these hooks."""
     SAMPLED_LOG_PROBS = "old_log_probs"
     """verl's field of the log-probabilities by the policy that sampled."""
+    ACTOR_WORKER: type = SkillCreditActorRolloutRefWorker
+    """The Ray actor of policy and reference."""
 
     def __init__(self, config: Any):
         self.settings = read_settings(config)
@@ -119,9 +121,9 @@ class SkillCreditHooks(ValidationHooks):
 
     def _init_resource_pool_mgr(self) -> None:
         super()._init_resource_pool_mgr()
-        for role in (Role.Actor, Role.ActorRollout, Role.ActorRolloutRef):
+        for role in (Role.Actor, Role.ActorRollout, Role.ActorRolloutRef, Role.RefPolicy):
             if role in self.role_worker_mapping:
-                self.role_worker_mapping[role] = ray.remote(SkillCreditActorRolloutRefWorker)
+                self.role_worker_mapping[role] = ray.remote(self.ACTOR_WORKER)
         if Role.Critic in self.role_worker_mapping:
             # verl annotates this table with the type of its first entry.
             self.role_worker_mapping[Role.Critic] = ray.remote(CpuReadyTrainingWorker)  # type: ignore[assignment]

@@ -74,5 +74,60 @@ def test_planned_prompts_that_would_be_dropped_before_their_turn_are_refused(ahe
     assert found(ASYNC, f"{AHEAD}={ahead}", f"{LIMIT}=null", *STAGES) == []
 
 
+SEPARATE = "trainer.v1.trainer_mode=skillcredit_separate_async"
+ROLLOUT, MODE = "actor_rollout_ref.rollout", "trainer.v1.separate_async"
+UPDATES = f"{MODE}.parameter_sync_step=2"
+MICRO = f"{ROLLOUT}.log_prob_micro_batch_size_per_gpu"
+
+
+def test_its_mode_alone_chooses_engines_apart_with_whole_weights() -> None:
+    config = composed("experiment=quickstart", SEPARATE)
+    assert not config.actor_rollout_ref.hybrid_engine
+    assert config.actor_rollout_ref.model.lora.merge
+    for other in ("skillcredit", "skillcredit_colocate_async", "unknown"):
+        config = composed("experiment=quickstart", f"trainer.v1.trainer_mode={other}")
+        assert config.actor_rollout_ref.hybrid_engine
+        assert not config.actor_rollout_ref.model.lora.merge
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        [],
+        ["credit=counterfactual", *STAGES],
+        ["credit=counterfactual", *STAGES, SOLUTIONS, TWO_RANKS, TWO_STEPS, UPDATES, f"{MICRO}=32"],
+        ["adaptation=full", "projection=qp", TWO_STEPS, UPDATES],
+        ["adaptation=full", "actor_rollout_ref.model.lora.merge=false"],
+    ],
+)
+def test_engines_apart_serve_credit_projection_and_several_updates_of_a_step(words: list[str]) -> None:
+    assert found(SEPARATE, *words) == []
+
+
+@pytest.mark.parametrize(
+    ("words", "where", "reason"),
+    [
+        (["actor_rollout_ref.model.lora.merge=false"], "actor_rollout_ref.model.lora.merge", "base weights alone"),
+        (["actor_rollout_ref.hybrid_engine=true"], "actor_rollout_ref.hybrid_engine", "unchecked"),
+        ([f"{ROLLOUT}.checkpoint_engine.backend=nccl"], "trainer.v1.trainer_mode", "nothing would notice an engine"),
+        ([f"{ROLLOUT}.checkpoint_engine.backend=naive"], "trainer.v1.trainer_mode", "nothing would notice an engine"),
+        ([f"{ROLLOUT}.tensor_model_parallel_size=2"], "trainer.v1.trainer_mode", "nothing would notice an engine"),
+        (["platform=gpu_1x8", f"{ROLLOUT}.nnodes=1"], "trainer.v1.trainer_mode", "nothing would notice an engine"),
+        ([f"{ROLLOUT}.nnodes=0"], f"{ROLLOUT}.nnodes", "no engine"),
+        ([f"{ROLLOUT}.nnodes=2"], f"{ROLLOUT}.nnodes", "does not reach engines on other machines"),
+        ([f"{MODE}.hybrid_rollout.enable_switch=true"], f"{MODE}.hybrid_rollout.enable_switch", "ignores it"),
+        ([UPDATES], f"{MODE}.parameter_sync_step", "each of one mini-batch"),
+        ([TWO_STEPS], f"{MODE}.parameter_sync_step", "each of one mini-batch"),
+        ([*STAGES, UPDATES, TWO_STEPS], "trainer.v1.trainer_mode", "must divide over ranks and optimiser steps"),
+        (["failures.share=0.25"], "trainer.v1.trainer_mode", "by which failures.share decides"),
+        ([f"{MICRO}=96"], MICRO, "whose log-probabilities verl computes by themselves"),
+    ],
+)
+def test_what_engines_apart_cannot_serve_is_refused_with_the_reason(words: list[str], where: str, reason: str) -> None:
+    (problem,) = found(SEPARATE, *words)
+    assert reason in problem
+    assert f"[{where}] -> " in problem
+
+
 def test_the_synchronous_trainer_is_not_asked() -> None:
     assert found("failures.share=0.25", "adaptation=full") == []

@@ -41,11 +41,31 @@ def engine_after(folder: Path, sent: dict[str, Any], handle: str) -> dict[int, f
     finally:
         sending.join(timeout=30)
         assert not sending.is_alive(), "the trainer would wait for ever"
+    compare_digests(engine, sent)
     settings = SamplingParams(max_tokens=1, logprobs=3, temperature=0, detokenize=False)
     (answer,) = engine.generate([TokensPrompt(prompt_token_ids=PROMPT)], settings, use_tqdm=False)
     (found,) = answer.outputs[0].logprobs or []
     assert found is not None
     return {token: one.logprob for token, one in found.items()}
+
+
+def compare_digests(engine: Any, sent: dict[str, Any]) -> None:
+    """Fail unless the engine, which has packed these weights, finds the same, and notices others."""
+    import torch
+
+    from workers.digests.weights import SentWeights
+
+    def require(weights: dict[str, Any], step: int) -> None:
+        noted = SentWeights(step, torch.float32)
+        for name, weight in weights.items():
+            noted.add(name, weight)
+        engine.collective_rpc("require_weights", args=(noted.digests, step))
+
+    for step in range(3):
+        require(sent, step)
+    for name, weight in sent.items():
+        with pytest.raises(Exception, match=f"other weights than were trained .*{name}"):
+            require(sent | {name: weight * 1.0001}, 3)
 
 
 def main(folder: Path, kind: str) -> None:

@@ -13,7 +13,7 @@ from transfer_queue import KVBatchMeta
 from verl.trainer.ppo.v1.trainer_base import PPOTrainer
 from verl.trainer.ppo.v1.trainer_colocate_async import PPOTrainerColocateAsync
 
-from recipe.training.asynchronous import trainer as module
+from recipe.training.asynchronous import hooks as module
 from recipe.training.asynchronous.prompts import DRAWN, DrawnPrompt, PromptStream
 from recipe.training.asynchronous.trainer import SkillCreditColocateTrainer
 from recipe.training.hooks import step

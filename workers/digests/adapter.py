@@ -12,9 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-
-class WeightsDifferError(RuntimeError):
-    """The engine would answer with another adapter than the actor has."""
+from workers.digests import CONSEQUENCE, WeightsDifferError
 
 
 def digest(matrices: Iterable[tuple[str, Tensor]]) -> str:
@@ -58,6 +56,18 @@ class HeldAdapter:
 
     model_runner: Any
 
+    def require_adapter(self, number: int, trained: str, step: int | None) -> None:
+        """Compare the adapter with this number with the digest of the trained one. The error is the only answer: verl's
+        server drops what a method returns.
+
+        Raises:
+            WeightsDifferError: they differ.
+        """
+        if (found := self.adapter_digest(number)) != trained:
+            raise WeightsDifferError(
+                f"after step {step} the engine computes with adapter {found}, and {trained} was trained: {CONSEQUENCE}"
+            )
+
     def adapter_digest(self, number: int) -> str:
         """Digest of the adapter with this number; that of none, if vLLM would not use it."""
         manager = self.model_runner.lora_manager._adapter_manager
@@ -79,14 +89,14 @@ def _slices(stacked: Tensor | tuple[Tensor, ...]) -> tuple[Tensor, ...]:
 
 async def update_and_compare(
     update: Callable[..., Awaitable[None]],
-    held: Callable[[], Awaitable[list[str] | None]],
+    require: Callable[[str, int | None], Awaitable[None]],
     dtype: torch.dtype,
     weights: Iterable[tuple[str, Tensor]],
     **options: Any,
 ) -> None:
     """Send weights with verl's `update`; if they are an adapter, compare what the engine has then with it.
 
-    held: the engine workers' digests; None on a rank without an engine. dtype: of the engine.
+    require: the engine's `require_adapter`, of the trained adapter's digest and step. dtype: of the engine.
 
     Raises:
         WeightsDifferError: they differ.
@@ -97,10 +107,5 @@ async def update_and_compare(
         return
     adapter = list(weights)
     await update(iter(adapter), **options)
-    found, sent = await held(), digest_of_actor(adapter, peft, dtype)
-    if found is not None and sent is not None and set(found) != {sent}:
-        raise WeightsDifferError(
-            f"after step {options.get('global_steps')} the engine computes with adapter {', '.join(sorted(set(found)))}"
-            f", and {sent} was trained: its answers would be another model's. Checkpoints are not affected: start the "
-            "same run again"
-        )
+    if (sent := digest_of_actor(adapter, peft, dtype)) is not None:
+        await require(sent, options.get("global_steps"))

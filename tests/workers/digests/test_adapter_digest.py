@@ -7,7 +7,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from workers.adapter_digest import HeldAdapter, WeightsDifferError, digest, digest_of_actor, update_and_compare
+from workers.digests import WeightsDifferError
+from workers.digests.adapter import HeldAdapter, digest, digest_of_actor, update_and_compare
 
 NUMBER, RANK, SLOTS_RANK = 123, 2, 4
 PEFT = {"r": RANK, "lora_alpha": 6}
@@ -74,11 +75,11 @@ async def sent(receiver: Receiver, weights: dict[str, Tensor], loads: bool = Tru
         if loads:
             receiver.load(received)
 
-    async def held() -> list[str]:
-        return [receiver.adapter_digest(NUMBER)]
+    async def require(trained: str, step: int | None) -> None:
+        receiver.require_adapter(NUMBER, trained, step)
 
     options = {"peft_config": PEFT, "base_sync_done": True, "global_steps": 7} | options
-    await update_and_compare(update, held, receiver.dtype, weights.items(), **options)
+    await update_and_compare(update, require, receiver.dtype, weights.items(), **options)
 
 
 @pytest.mark.asyncio

@@ -1,0 +1,125 @@
+"""Our hooks in a step of verl's asynchronous trainers: order and places of prompts that are drawn ahead, versions."""
+
+from dataclasses import asdict
+from typing import Any
+
+import transfer_queue as tq
+from omegaconf import open_dict
+from tensordict import TensorDict
+from transfer_queue import KVBatchMeta
+from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer
+from verl.trainer.ppo.v1.trainer_base import _count_tq_prompt_groups
+from verl.utils import tensordict_utils as tu
+
+from recipe.training.asynchronous.client import ContinuingClient
+from recipe.training.asynchronous.prompts import DRAWN, DrawnPrompt, PromptStream, place_metrics, version_metrics
+from recipe.training.asynchronous.replay import InOrderReplayBuffer
+from recipe.training.batch_skills import by_group, prompt_of
+from recipe.training.hooks.step import SkillCreditHooks
+from recipe.training.protector import checkpoint_folder, resumed_folder
+from recipe.training.retries import prompt_batch
+from recipe.training.step_samples import fetch
+
+
+class AsynchronousHooks(SkillCreditHooks):
+    """Our hooks for answers of earlier weights, in front of a trainer of verl's; planned prompts come in their order.
+
+    Answers that an update interrupts are continued.
+    """
+
+    SAMPLED_LOG_PROBS = "rollout_log_probs"
+
+    def __init__(self, config: Any):
+        self._planned_step = 0
+        super().__init__(config)
+
+    def _build_replay_buffer(self) -> ReplayBuffer:
+        if self.settings.stages is not None or self.settings.protocol.every_skill:
+            with open_dict(self.config):
+                name = {"path": f"pkg://{InOrderReplayBuffer.__module__}", "name": InOrderReplayBuffer.__name__}
+                self.config.trainer.v1.sampler.custom_sampler = name
+        return super()._build_replay_buffer()
+
+    def _init_dataloader(self) -> None:
+        super()._init_dataloader()
+        self._stream = PromptStream(self.schedule)
+
+    def get_llm_client(self) -> Any:
+        return self._servers.get_client(client_cls=ContinuingClient)
+
+    @property
+    def _servers(self) -> Any:
+        """verl's manager of the engines that answer."""
+        return self.llm_server_manager
+
+    def _add_async_warmup_batches(self, num_warmup_batches: int | float) -> None:
+        # A restart near the end, or a short run, has no use for all of them.
+        super()._add_async_warmup_batches(min(num_warmup_batches, self._steps_left))
+
+    @property
+    def _steps_left(self) -> int:
+        """Steps to do, this one included."""
+        return int(self.total_training_steps) - self.global_steps + 1
+
+    def prepare_step(self) -> dict[str, Any]:
+        """Submit the next batch, or what the remaining steps need beside the prompts under way."""
+        batch = self.config.data.train_batch_size
+        missing = self._steps_left * batch - _count_tq_prompt_groups()
+        if missing >= batch:
+            metrics: dict[str, Any] = super().prepare_step()
+            return metrics
+        if missing > 0:
+            self._add_prompts_to_generate(missing)
+        return {}
+
+    def _fetch_one_gen_batch(self) -> TensorDict:
+        """The next prompt, verl's or the plan's, with its place in the plan."""
+        if self.schedule is None:
+            batch = super()._fetch_one_gen_batch()
+            drawn = [self._stream.number() for _ in range(len(batch))]
+        else:
+            row, place = self._stream.draw()
+            batch, drawn = prompt_batch(self.train_dataset, [row]), [place]
+        tu.assign_non_tensor_stack(batch, "uid", [each.uid() for each in drawn])
+        tu.assign_non_tensor_stack(batch, DRAWN, [asdict(each) for each in drawn])
+        return batch
+
+    def _times_before(self, batch: TensorDict) -> list[int]:
+        # A prompt is answered again in the step that a restart begins with: only its number never repeats.
+        return [fields["number"] for fields in list(batch[DRAWN])]
+
+    def _read_places(self, batch: KVBatchMeta, metrics: dict[str, Any]) -> None:
+        """Read from the samples what the synchronous trainer remembers: order, memory prompts, step of the plan."""
+        groups = by_group(batch)
+        found = list(fetch(batch, DRAWN, keys=[keys[0] for keys in groups.values()])[DRAWN])
+        drawn = {uid: DrawnPrompt(**fields) for uid, fields in zip(groups, found, strict=True)}
+        self._submission_order = {uid: each.number for uid, each in drawn.items()}
+        self._memory_prompts = {uid for uid, each in drawn.items() if each.memory}
+        self._planned_step = max(each.step for each in drawn.values())
+        tags = dict(zip(batch.keys, batch.tags, strict=True))
+        of_group = {uid: [tags[key] for key in keys] for uid, keys in groups.items()}
+        metrics.update(version_metrics(of_group, self.global_steps))
+        if self.schedule is not None:
+            metrics.update(place_metrics(drawn.values(), self.schedule.plan.stage.tolist()))
+
+    @property
+    def _plan_step(self) -> int:
+        return self._planned_step
+
+    def _save_checkpoint(self) -> None:
+        self._stream.save(checkpoint_folder(self.config.trainer, self.global_steps))
+        super()._save_checkpoint()
+
+    def _load_checkpoint(self) -> None:
+        super()._load_checkpoint()
+        if self.global_steps > 0:
+            self._stream.load(resumed_folder(self.config.trainer, self.global_steps), self.global_steps)
+            clear_trained()
+
+
+def clear_trained() -> None:
+    """Clear samples without a prompt from the queue: verl's checkpoint keeps those that its step was trained on."""
+    keys = (tq.kv_list("train") or {}).get("train", {})
+    trained = [key for key in keys if prompt_of(key) not in keys]
+    if trained:
+        tq.kv_clear(keys=trained, partition_id="train")

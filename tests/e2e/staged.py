@@ -1,0 +1,58 @@
+"""Staged runs of the asynchronous trainers with credit and projection, killed in the second stage and continued."""
+
+from collections.abc import Callable
+from pathlib import Path
+from subprocess import Popen
+
+from recipe.records.pictures import series
+from recipe.records.run_directory import RunDirectory
+from tests.e2e.conftest import quickstart, train, wait_for, wait_until_gone
+from tests.processes import living_descendants
+
+STAGE_STEPS, SAVED_EVERY, PROMPTS, ANSWERS = 2, 2, 8, 4
+STEPS = 2 * STAGE_STEPS
+AT_ONCE = 1
+"""Answers that the engine samples at once: the batch ahead takes seconds after the first is whole."""
+
+
+def killed_and_continued(
+    begun: Path, root: Path, start: Callable[..., Popen[str]], *words: str, updates: int = 1
+) -> RunDirectory:
+    """Two stages, the second of which protects the first's skill; killed in the second, after its first update.
+
+    words: the trainer, and its settings. updates: of a step.
+    """
+    run = RunDirectory(root / "quickstart" / "r")
+    actor, rollout, each = "actor_rollout_ref.actor", "actor_rollout_ref.rollout", PROMPTS // updates
+    command = train(
+        *quickstart(begun), f"run.root={root}", "run.name=r", "credit=counterfactual", "projection=qp",
+        "protocol=sequential", "protocol.skill_sequence=[repair,write]",
+        f"protocol.stage_steps={STAGE_STEPS}", f"trainer.test_freq={STAGE_STEPS}", f"trainer.save_freq={SAVED_EVERY}",
+        f"data.train_batch_size={PROMPTS}", f"{rollout}.n={ANSWERS}", f"{actor}.ppo_mini_batch_size={each}",
+        f"{actor}.ppo_micro_batch_size_per_gpu={each * ANSWERS}",
+        f"{rollout}.log_prob_micro_batch_size_per_gpu={each * ANSWERS}", f"{rollout}.max_num_seqs={AT_ONCE}",
+        "data.val_max_samples=32", "run.greedy_validation=false", *words,
+    )  # fmt: skip
+    first = start(*command)
+    wait_for(lambda: any(row["step"] == SAVED_EVERY + 1 for row in run.metrics()), first, seconds=1500)
+    children = living_descendants(first.pid)
+    first.kill()
+    first.wait()
+    wait_until_gone(children)
+    second = start(*command)
+    output, _ = second.communicate(timeout=1500)
+    assert second.returncode == 0, output[-4000:]
+    return run
+
+
+def of_steps(run: RunDirectory, name: str) -> list[float]:
+    """A metric of each step."""
+    return series([row for row in run.metrics() if row["step"] > 0], name)[1]
+
+
+def assert_it_went_on_after_the_checkpoint(run: RunDirectory) -> None:
+    """Fail unless the run resumed from its checkpoint and ended with the plan, each step once."""
+    first, second = [event for event in run.events() if event["event"] == "ready"]
+    assert (first["step"], second["step"]) == (0, SAVED_EVERY)
+    assert [row["step"] for row in run.metrics()] == list(range(STEPS + 1))
+    assert run.last_checkpoint == STEPS
