@@ -6,7 +6,9 @@ the other, as the bytes it has. The socket has no file: nothing is left behind, 
 
 import asyncio
 import json
+import os
 import socket
+import struct
 from collections.abc import AsyncGenerator, Iterable
 from contextlib import suppress
 from typing import Any
@@ -22,6 +24,7 @@ from workers.digests.weights import SentWeights
 BACKEND = "local_socket"
 """What ``checkpoint_engine.backend`` calls it."""
 CONNECTION_SECONDS = 600.0
+_CREDENTIALS = struct.Struct("3i")  # process, user, group
 
 
 class WeightTransferError(RuntimeError):
@@ -109,7 +112,11 @@ class SocketCheckpointEngine(CheckpointEngine):
         connections: list[socket.socket] = []
         try:
             while len(connections) < self.receivers:
-                connections.append((await asyncio.wait_for(accepting(self._listening), CONNECTION_SECONDS))[0])
+                one, _ = await asyncio.wait_for(accepting(self._listening), CONNECTION_SECONDS)
+                if _is_ours(one):
+                    connections.append(one)
+                else:
+                    one.close()
         except TimeoutError as error:
             raise WeightTransferError(
                 f"{len(connections)} of {self.receivers} engines asked for weights within {CONNECTION_SECONDS:g} s"
@@ -135,6 +142,13 @@ class SocketCheckpointEngine(CheckpointEngine):
                 values = torch.empty(header["bytes"], dtype=torch.uint8)
                 await _receive_into(connection, values)
                 yield header["name"], values.view(getattr(torch, header["dtype"])).view(header["shape"])
+
+
+def _is_ours(connection: socket.socket) -> bool:
+    """Whether this user's process is at the other end: any user can see abstract names, and connect to them."""
+    peer = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    _, user, _ = _CREDENTIALS.unpack(peer)
+    return bool(user == os.getuid())
 
 
 async def _send_all(weights: Any, connections: list[socket.socket], sent: SentWeights) -> None:

@@ -1,6 +1,7 @@
 """Weights over a local socket: the same bytes at every receiver, and an end with a message when one side fails."""
 
 import asyncio
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import torch
 from torch import Tensor
 from verl.checkpoint_engine.base import CheckpointEngineRegistry
 
+from workers.cpu import weight_socket
 from workers.cpu.weight_socket import BACKEND, SocketCheckpointEngine, WeightTransferError
 
 BUCKET = 1 << 10
@@ -176,3 +178,13 @@ async def test_nothing_is_left_behind():
 def _is_open(address: str) -> bool:
     """Whether a process has this socket; Linux marks a name without a file by @."""
     return f"@{address}" in Path("/proc/net/unix").read_text()
+
+
+async def test_another_users_process_gets_nothing(monkeypatch: pytest.MonkeyPatch):
+    senders, receivers = engines(1)
+    monkeypatch.setattr(weight_socket, "CONNECTION_SECONDS", 0.5)
+    monkeypatch.setattr(weight_socket.os, "getuid", lambda: 1 + os.geteuid())
+    sending, other = await transfer(senders, receivers)
+    assert isinstance(sending, WeightTransferError)
+    assert "0 of 1 engines asked for weights" in str(sending)
+    assert isinstance(other, WeightTransferError)
