@@ -95,18 +95,39 @@ def snapshot_of(uses: list[Use]) -> dict[str, str]:
 
 def problems(uses: list[Use], snapshot: dict[str, str]) -> list[str]:
     """One line for each name that is missing and each signature that changed: place, name, what."""
-    found = []
+    found, had_elsewhere = [], _had_from_another_base(uses)
     for use in uses:
         if use.kind == "import":
             try:
                 resolve(use.name)
             except AttributeError as error:
                 found.append(f"{use.place}: {use.name} does not exist ({error})")
-        else:
+        elif use not in had_elsewhere:
             found += [f"{use.place}: {use.name} {text}" for text in _member_problems(use, snapshot)]
     stale = sorted(snapshot.keys() - {use.name for use in uses})
     found += [f"{SNAPSHOT.name}: {name} is no longer overridden; {REGENERATE}" for name in stale]
     return list(dict.fromkeys(found))
+
+
+def _had_from_another_base(uses: list[Use]) -> set[Use]:
+    """Of a class with several bases in the library: what one lacks that is read or called, another has."""
+    reads = [use for use in uses if use.kind in ("self", "super")]
+    there = {_read(use) for use in reads if _is_there(use)}
+    return {use for use in reads if _read(use) in there and not _is_there(use)}
+
+
+def _read(use: Use) -> tuple[str, str, str]:
+    """A place in our code and what it reads, whichever base has it."""
+    return use.place, use.kind, use.name.rpartition(".")[2]
+
+
+def _is_there(use: Use) -> bool:
+    base, attribute = use.name.rsplit(".", 1)
+    try:
+        assigned = use.kind == "self" and _is_assigned(resolve(base), attribute)
+        return assigned or _member(use.name) is not None
+    except AttributeError:
+        return False
 
 
 def _member_problems(use: Use, snapshot: dict[str, str]) -> Iterator[str]:

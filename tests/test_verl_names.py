@@ -26,6 +26,13 @@ LIBRARY = """
 
         def finish(self):
             return self.size
+
+    class Other:
+        def __init__(self):
+            self.length = 1
+
+        def rest(self):
+            return self.length
 """
 
 
@@ -69,6 +76,25 @@ def test_the_reader_sees_what_is_known_to_be_there(uses: list[Use]) -> None:
     assert ("override", f"{worker}.TrainingWorker.train_mini_batch") in seen  # through a base class of our own
     assert ("override", f"{worker}.ActorRolloutRefWorker.actor_worker_cls") in seen  # a class attribute
     assert any(name.endswith("modified_class.run") for _, name in seen)  # a base behind an assignment
+
+
+def test_what_one_of_two_bases_has_is_there(house) -> None:
+    source = """
+        from fakelib.core import Base, Other
+
+        class Hooks(Base):
+            pass
+
+        class Ours(Hooks, Other):
+            def use(self):
+                super().rest()
+                return self.length, self.size
+    """
+    assert house(source) == []
+    missing, *_ = house(source.replace("self.length", "self.lenght"))
+    assert "lenght is read from self, but neither verl's class nor ours provides it" in missing
+    missing, *_ = house(source.replace("super().rest", "super().wait"))
+    assert "wait is called through super(), but does not exist" in missing
 
 
 def test_correct_code_passes(house) -> None:

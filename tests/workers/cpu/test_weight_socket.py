@@ -183,7 +183,7 @@ def _is_open(address: str) -> bool:
 async def test_another_users_process_gets_nothing(monkeypatch: pytest.MonkeyPatch):
     senders, receivers = engines(1)
     monkeypatch.setattr(weight_socket, "CONNECTION_SECONDS", 0.5)
-    monkeypatch.setattr(weight_socket.os, "getuid", lambda: 1 + os.geteuid())
+    monkeypatch.setattr(os, "getuid", lambda: 1 + os.geteuid())
     sending, other = await transfer(senders, receivers)
     assert isinstance(sending, WeightTransferError)
     assert "0 of 1 engines asked for weights" in str(sending)
