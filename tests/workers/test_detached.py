@@ -23,7 +23,7 @@ def _run(rank: int, ranks: int, folder: str, model: str) -> None:
 
     def log_probs(trained: Any) -> torch.Tensor:
         data = batch()
-        tu.assign_non_tensor(data, micro_batch_size_per_gpu=2, compute_loss=False)
+        tu.assign_non_tensor(data, micro_batch_size_per_gpu=1, compute_loss=False)
         values: torch.Tensor = trained.infer_batch(data)["log_probs"].values().float()
         return values
 
