@@ -26,6 +26,13 @@ IGNORED = (
     "actor_rollout_ref.rollout.engine_kwargs.vllm.worker_extension_cls",
     "actor_rollout_ref.rollout.enable_chunked_prefill",
 )
+# Of engines apart from the trainer's accelerators: other runs do not read these.
+ENGINES_APART = (
+    "actor_rollout_ref.rollout.nnodes",
+    "actor_rollout_ref.rollout.checkpoint_engine.",
+    "trainer.v1.separate_async.",
+    "trainer.v1.skillcredit_separate_async.",
+)
 
 
 class JobFailed(RuntimeError):
@@ -41,11 +48,13 @@ def changed_settings(before: DictConfig, now: DictConfig) -> list[str]:
     """The first three keys, each with both values, in which a finished run differs from the requested one.
 
     Ignored are the names of the run and of its folders, keys derived from others when a run starts (``run``, and the
-    number of steps of a protocol with stages), and ``IGNORED``.
+    number of steps of a protocol with stages), ``IGNORED``, and ``ENGINES_APART`` where the requested run has none.
     """
     old, new = _flat(before), _flat(now)
     if "protocol.stage_steps" in new:
         new = {key: value for key, value in new.items() if key not in DERIVED}
+    if new.get("actor_rollout_ref.hybrid_engine") == "True":
+        new = {key: value for key, value in new.items() if not key.startswith(ENGINES_APART)}
     differing = [key for key in new if old.get(key) != new[key]]
     return [f"{key}: {old.get(key)}, now {new[key]}" for key in differing[:3]]
 

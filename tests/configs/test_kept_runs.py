@@ -55,3 +55,11 @@ def test_a_kept_run_is_read_and_not_refused(study: str, name: str):
     assert changed_settings(kept, now) == []
     now.actor_rollout_ref.actor.optim.lr = 0.5
     assert changed_settings(kept, now) == ["actor_rollout_ref.actor.optim.lr: 0.004, now 0.5"]
+
+
+@pytest.mark.parametrize(("mode", "differ"), [("skillcredit", 0), ("skillcredit_separate_async", 2)])
+def test_settings_of_engines_apart_count_where_a_run_has_them(mode: str, differ: int):
+    words = ["experiment=quickstart", f"trainer.v1.trainer_mode={mode}"]
+    before = composed(*words)
+    now = composed(*words, "trainer.v1.separate_async.parameter_sync_step=2")
+    assert len(changed_settings(before, now)) == differ
