@@ -34,6 +34,8 @@ def _run(rank: int, ranks: int, folder: str, model: str) -> None:
         return all(map(torch.equal, one, other))
 
     trained, plain = actor_worker(model), actor_worker(model)
+    for one in (trained, plain):
+        one.engine_config.micro_batch_size_per_gpu = len(SHARES[ranks][rank])
     worker = SkillCreditDetachedWorker.__new__(SkillCreditDetachedWorker)
     worker.actor, worker.config = trained, OmegaConf.create({"actor": {"strategy": "fsdp2"}})
     worker._strategy_handlers = None
