@@ -105,8 +105,7 @@ def _micro(steps: Steps, *overrides: str) -> None:
     steps.micro_start()
     out = "outputs/paper_b_micro"
     steps.study = _study(steps, out, "data/micro", overrides)
-    skills = ORDERS["forward"]
-    _baselines(steps, ["experiment=paper_b", *_seeds(steps, out)], skills, overrides)
+    _baselines(steps, ["experiment=paper_b", *_seeds(steps, out)], ORDERS["forward"], overrides)
     _paper_b(steps, out, ["experiment=paper_b"], _chosen(steps.options.arms, ARMS_OF_PAPER_B), overrides)
 
 
@@ -199,7 +198,8 @@ def _baselines(steps: Steps, common: Sequence[str], order: str, overrides: Seque
     order: skills as `[a,b,c]`.
     """
     chosen = known("baseline", _chosen(steps.options.baselines, BASELINES), BASELINES.split())
-    skills, everywhere = order.strip("[]").split(","), steps.options.train.split()
+    skills = [skill.strip() for skill in order.strip("[]").split(",")]
+    everywhere = steps.options.train.split()
     if "single" in chosen:
         for skill in skills:
             steps.multirun(*common, *alone(skill), f"run.name=single_{skill}.{SEED}", *overrides)

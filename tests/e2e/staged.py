@@ -56,3 +56,27 @@ def assert_it_went_on_after_the_checkpoint(run: RunDirectory) -> None:
     assert (first["step"], second["step"]) == (0, SAVED_EVERY)
     assert [row["step"] for row in run.metrics()] == list(range(STEPS + 1))
     assert run.last_checkpoint == STEPS
+
+
+def assert_generation_ran_ahead(run: RunDirectory) -> None:
+    """Fail unless the first batch was answered by current weights, and a later one by earlier ones."""
+    stale = of_steps(run, "async/stale_groups")
+    assert len(stale) == STEPS
+    assert stale[0] == 0
+    assert max(stale) > 0
+
+
+def assert_each_batch_is_the_plans(run: RunDirectory) -> None:
+    """Fail unless each stage trained on its own prompts."""
+    assert of_steps(run, "protocol/stage") == [1, 1, 2, 2]
+    assert of_steps(run, "async/earlier_stage_groups") == [0] * STEPS
+
+
+def assert_both_ideas_worked(run: RunDirectory) -> None:
+    """Fail unless each step had credit, and each update of the second stage a constraint."""
+    replays = of_steps(run, "credit/replays")
+    assert len(replays) == STEPS
+    assert min(replays) > 0
+    assert of_steps(run, "projection/active_constraints") == [0, 0, 1, 1]
+    assert of_steps(run, "reward/masked_share") == [0.0] * STEPS
+    assert min(of_steps(run, "actor/projection/displacement_norm")) > 0

@@ -9,6 +9,9 @@ from tests.e2e.conftest import AGREEMENT
 from tests.e2e.staged import (
     SAVED_EVERY,
     STEPS,
+    assert_both_ideas_worked,
+    assert_each_batch_is_the_plans,
+    assert_generation_ran_ahead,
     assert_it_went_on_after_the_checkpoint,
     killed_and_continued,
     of_steps,
@@ -48,21 +51,12 @@ def test_the_engine_computes_with_the_trained_weights_after_each_step(staged: Ru
 
 
 def test_generation_ran_ahead_of_training(staged: RunDirectory):
-    stale = of_steps(staged, "async/stale_groups")
-    assert len(stale) == STEPS
-    assert stale[0] == 0
-    assert max(stale) > 0
+    assert_generation_ran_ahead(staged)
 
 
 def test_each_batch_is_the_plans(staged: RunDirectory):
-    assert of_steps(staged, "protocol/stage") == [1, 1, 2, 2]
-    assert of_steps(staged, "async/earlier_stage_groups") == [0] * STEPS
+    assert_each_batch_is_the_plans(staged)
 
 
 def test_credit_and_projection_work_on_the_answers_that_arrive(staged: RunDirectory):
-    replays = of_steps(staged, "credit/replays")
-    assert len(replays) == STEPS
-    assert min(replays) > 0
-    assert of_steps(staged, "projection/active_constraints") == [0, 0, 1, 1]
-    assert of_steps(staged, "reward/masked_share") == [0.0] * STEPS
-    assert min(of_steps(staged, "actor/projection/displacement_norm")) > 0
+    assert_both_ideas_worked(staged)
