@@ -21,7 +21,7 @@ from rewards.sandbox.worker.execution import PATIENCE
 from rewards.sandbox.worker.languages import TOOL_PATH
 
 GRACE = 30.0
-"""Seconds beyond a job's own limits after which its worker counts as stalled."""
+"""Seconds beyond a job's own limits after which its worker counts as stalled; above the worker's LEAST_PATIENCE."""
 STARTUP = 60.0
 DROP_SECONDS = 10.0
 """Seconds that a worker may take to stop an abandoned program."""

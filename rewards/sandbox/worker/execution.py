@@ -24,7 +24,8 @@ Handlers = dict[int, tuple[int, Callable[[], object]]]
 NOTICEABLE = 0.02
 """Seconds of elapsed time above which the worker asks how long a program waited for a CPU."""
 PATIENCE = 4.0
-"""A program that waits for a CPU gets more wall time, up to this many times its limit."""
+LEAST_PATIENCE = 20.0
+"""A program that waits for a CPU gets more wall time: up to PATIENCE times its limit and this many seconds beyond."""
 
 
 class FrontGone(Exception):
@@ -38,6 +39,11 @@ def seconds_stolen() -> float:
             return int(file.readline().split()[8]) / os.sysconf("SC_CLK_TCK")
     except (OSError, IndexError, ValueError):
         return 0.0
+
+
+def _seconds_withheld() -> float:
+    """Seconds in which the host gave this machine no CPU, or this machine the worker: a program's end is noticed late."""
+    return seconds_stolen() + zygote.seconds_delayed("self")
 
 
 class Cancelled(Exception):
@@ -93,13 +99,13 @@ class Clock:
 
         Time spent waiting for a CPU, because of other processes or other machines on the same host, is not charged.
         """
-        start, stolen = time.monotonic(), seconds_stolen()
+        start, withheld = time.monotonic(), _seconds_withheld()
         waited_before = sum(child.waited for child in children)
-        deadline, latest = start + seconds, start + seconds * PATIENCE
+        deadline, latest = start + seconds, start + seconds * PATIENCE + LEAST_PATIENCE
         try:
             while not self.watch(done, children, deadline):
                 waited = sum(child.time_waited() for child in children if child.report is None)
-                waited += seconds_stolen() - stolen
+                waited += _seconds_withheld() - withheld
                 deadline = min(start + seconds + waited, latest)
                 if deadline <= time.monotonic() + 0.001:
                     return done()
@@ -107,7 +113,7 @@ class Clock:
         finally:
             elapsed = time.monotonic() - start
             if elapsed > NOTICEABLE:
-                elapsed -= sum(child.time_waited() for child in children) - waited_before + seconds_stolen() - stolen
+                elapsed -= sum(child.time_waited() for child in children) - waited_before + _seconds_withheld() - withheld
             self.charged += min(seconds, max(0.0, elapsed))
 
 

@@ -93,6 +93,34 @@ def _make_streams() -> None:
         os.close(end)
 
 
+def seconds_delayed(pid: int | str) -> float:
+    """Seconds that a process's first thread was runnable without a CPU; 0.0 where the kernel does not tell."""
+    try:
+        with open(f"/proc/{pid}/schedstat") as file:
+            return int(file.read().split()[1]) / 1e9
+    except (OSError, IndexError, ValueError):
+        return 0.0
+
+
+def _until_it_runs(pid: int) -> None:
+    """Wait, at most half a second, until a runnable program has a CPU: the kernel counts a wait only once it is over."""
+    before = now = _state_and_runtime(pid)
+    for _ in range(50):
+        if now[0] != "R" or now != before:
+            return
+        time.sleep(0.01)  # a tick of the kernel's clock, after which the figure of a running program has grown
+        now = _state_and_runtime(pid)
+
+
+def _state_and_runtime(pid: int) -> tuple[str, str]:
+    """A process's state and how long it has had a CPU, as the kernel prints them; blank for one that is gone."""
+    try:
+        with open(f"/proc/{pid}/stat") as stat, open(f"/proc/{pid}/schedstat") as schedule:
+            return stat.read().rpartition(") ")[2][:1], schedule.read().split()[0]
+    except (OSError, IndexError):
+        return "", ""
+
+
 class ForkServer:
     """Serves launches on `link` until it closes."""
 
@@ -102,6 +130,9 @@ class ForkServer:
         self.first_of_namespace = "pid_ns" in isolation.active and os.getpid() == 1
         self.folder = WorkFolder(isolation.folder, private="mount_ns" in isolation.active)
         self.sees_processes = os.path.exists("/proc/self/statm")
+        self._delays = seconds_delayed("self")
+        """This server's own delays until it last became idle: what is added then delays the next program's start."""
+        self._late = 0.0
         program.PATH = os.path.join(self.folder.path, "main.py")
 
     def serve(self) -> NoReturn:
@@ -137,6 +168,7 @@ class ForkServer:
         pid = os.fork()
         if pid == 0:
             self._become_child(memory_mb, cpu_seconds, flags, descriptors)
+        self._late = seconds_delayed("self") - self._delays
         for descriptor in descriptors:
             os.close(descriptor)
         killed = self._watch(pid, token, memory_mb << 20)
@@ -151,6 +183,7 @@ class ForkServer:
             os.close(descriptor)
         if not flags & KEEP_FOLDER:
             self.folder.renew()
+        self._delays = seconds_delayed("self")
 
     def _watch(self, pid: int, token: bytes, memory: int) -> int:
         """Wait for the child's exit; returns the reason of the kill, or NOT_KILLED."""
@@ -187,14 +220,12 @@ class ForkServer:
         return BY_ORDER
 
     def _seconds_waited(self, pid: int) -> float:
-        """Seconds that the program was runnable without a CPU; 0.0 for several processes, which delay each other."""
+        """Seconds that the program, or this server when it started it, was runnable without a CPU; 0.0 for several
+        processes, which delay each other."""
         if self.sees_processes and len(self._program_processes()) > 1:
             return 0.0
-        try:
-            with open(f"/proc/{pid}/schedstat") as file:
-                return int(file.read().split()[1]) / 1e9
-        except (OSError, IndexError, ValueError):
-            return 0.0
+        _until_it_runs(pid)
+        return self._late + seconds_delayed(pid)
 
     def _uses_more_than(self, memory: int) -> bool:
         """Whether all processes of the program together hold more than `memory` bytes; pins several to one CPU."""

@@ -208,11 +208,13 @@ async def test_a_whole_check_has_a_time_limit(sandbox: Sandbox, kind: str) -> No
     code = "import time\ndef f(x):\n    time.sleep(0.4)\n    return x + 1\nif __name__ == '__main__': print(f(int(input())))"
     case = CASES[kind][0]
     # Four limits of a case, or half a limit for each case, unless the caller says otherwise.
-    few = [case.outcome for case in (await sandbox.check(Program(code), [case] * 8, timeout=0.5)).cases]
+    # Time spent waiting for a CPU is not charged: a busy machine lets more cases finish, never fewer.
+    few = [case.outcome for case in (await sandbox.check(Program(code), [case] * 12, timeout=0.5)).cases]
     assert few[:3] == ["passed"] * 3
-    assert few[6:] == ["timeout"] * 2
-    many = await sandbox.check(Program(code), [case] * 20, timeout=0.5)
-    assert 9 <= many.passed <= 13
+    assert few[-1] == "timeout"
+    many = await sandbox.check(Program(code), [case] * 30, timeout=0.5)
+    assert 9 <= many.passed < 30
+    assert "used up" in str(many.cases[-1].detail)
     assert (await sandbox.check(Program(code), [case] * 6, timeout=1.0, total_timeout=10.0)).all_passed
 
 
