@@ -50,7 +50,7 @@ case ${1:-} in
         unit
         slow=(-m "slow and not e2e" --durations=10)
         # Ray runs its workers at niceness 15: beside other tests they would get a fraction of a core. (Niced tests of
-        # the sandbox would get one instead, and a program that waits four times its limit for a core has timed out.)
+        # the sandbox would get one instead, and a program that waits too long for a core has timed out.)
         export RAY_worker_niceness=0
         # One run at a time has Ray and vLLM. The other tests take the second place, and both once it has ended.
         $python -m scripts.side_by_side -m e2e --durations=10 "${e2e[@]}" -- \
