@@ -10,7 +10,8 @@ import time
 
 import torch
 
-from workers.credit import MAPPINGS, NORMALIZATIONS, shape_advantages
+from workers.choices import MAPPINGS, NORMALIZATIONS
+from workers.credit import shape_advantages
 
 
 def main() -> None:

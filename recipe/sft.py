@@ -302,8 +302,8 @@ def train(config: DictConfig) -> None:
     from verl.trainer.sft_trainer import SFTTrainer
     from verl.utils.distributed import initialize_global_process_group
 
+    from workers.cpu.verl_platform import is_cpu_platform
     from workers.engines import prepare_worker_process
-    from workers.platform_cpu import is_cpu_platform
 
     if is_cpu_platform():
         prepare_worker_process()

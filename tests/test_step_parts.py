@@ -5,7 +5,7 @@ from omegaconf import OmegaConf
 
 from benchmarks import step_parts
 from recipe.capacity.model_shape import ModelShape
-from workers.platform_cpu import CpuDeviceModule
+from workers.cpu.verl_platform import CpuDeviceModule
 
 SHAPE = ModelShape(
     hidden_size=4, intermediate_size=8, num_hidden_layers=3, num_attention_heads=2, num_key_value_heads=1, head_dim=2,

@@ -10,7 +10,6 @@ from collections.abc import Callable
 from typing import Any, Literal, get_args
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 Aggregator = Literal["UPGrad", "DualProj", "AlignedMTL", "MGDA", "IMTLG"]
@@ -40,4 +39,7 @@ def aggregator(name: str) -> Callable[[NDArray[np.float64]], NDArray[np.float64]
             f"{name} is an aggregator of torchjd, which is not installed ({error}): "
             "pip install -e '.[torchjd]' in the checkout"
         ) from None
+    # Here, not above: settings are checked without torch.
+    import torch
+
     return lambda gram: weighting(torch.from_numpy(gram)).numpy()

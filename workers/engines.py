@@ -32,8 +32,8 @@ from workers.constraints import HALF, SKILL, Loss, filled_rows, halves_cosine, p
 from workers.cpu.adapter import use_lora_products
 from workers.cpu.attention import register_packed_attention
 from workers.cpu.head import predicting_positions, require_plain_head, use_fast_head
+from workers.cpu.verl_platform import is_cpu_platform
 from workers.displacement import local_gradients, shard_group
-from workers.platform_cpu import is_cpu_platform
 
 Pass = Callable[..., Any]  # verl declares a list and returns a dictionary
 

@@ -10,18 +10,18 @@ place: -strength times the mean log-likelihood per token of stored solutions (`R
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from workers.choices import PenaltyKind
 from workers.displacement import numbered
 from workers.serialization import from_fields, to_fields
 from workers.solution_store import StoredSolution, plain_solutions
 
 # The field of a batch in which the trainer sends a WantedPenalty, as `WantedPenalty.to_dict`.
 PENALTY = "skillcredit_penalty"
-PenaltyKind = Literal["l2", "ewc", "rehearsal"]
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import repeat
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
@@ -50,7 +50,6 @@ from workers.geometry import (
 
 Parameters = Tensor | Sequence[Tensor]
 _Block = tuple[Tensor, Tensor, Tensor | None]
-EpsilonKind = Literal["absolute", "cosine"]
 
 # Columns per block. On a CPU one call sums all pieces of _PIECE columns of a block in fp32 (8 times as fast as fp64
 # there), and the pieces are added in fp64; the measured error of a cosine is at most 2e-7. On an accelerator a block is

@@ -7,10 +7,11 @@ displacement since the start of the update is projected and written back (docs/r
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any
 
 from torch import Tensor
 
+from workers.choices import Metric
 from workers.displacement import displacement_norm
 from workers.projection import NotFiniteError, Projection, merged, project
 from workers.safety.controls import resigned
@@ -19,10 +20,6 @@ from workers.safety.verification import Verification
 from workers.serialization import from_fields, to_fields
 from workers.solution_store import StoredSolution, plain_solutions
 
-# What is projected: the displacement by the optimiser, or the gradient before its step.
-Space = Literal["displacement", "gradient"]
-# In which lengths the nearest step is nearest: of the parameters, or as Adam scales them.
-Metric = Literal["euclidean", "adam"]
 # The field of a batch in which the trainer sends a Protection, as `Protection.to_dict`.
 PROTECTION = "skillcredit_protection"
 

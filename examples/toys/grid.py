@@ -20,7 +20,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from examples.toys.lines import CountedTests, Intervention, LineProblem, credits_of, deletion_credits
-from workers.credit import CreditMapping, Normalization, ablated, shape_advantages
+from workers.choices import CreditMapping, Normalization
+from workers.credit import ablated, shape_advantages
 
 _SOLVED = 0.8  # expected accuracy at which a run ends
 _TABLE = 4  # rows of a shared table per line of a program

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from examples.toys.grid import GridArm, GridRun, GridSetting, updates_to_solve
 from examples.toys.lines import INTERVENTIONS, PROBLEMS
 from recipe.records.intervals import Interval, bootstrap_interval
-from workers.credit import MAPPINGS, Normalization
+from workers.choices import MAPPINGS, Normalization
 
 RATES = (0.2, 0.4, 0.8, 1.6, 3.2)
 MODERATE = 0.4

@@ -23,9 +23,8 @@ from rewards.counterfactual.segments import Unit
 from rewards.environments import ENVIRONMENTS
 from rewards.sandbox.server.modes import Mode
 from rewards.skills import SkillSource
+from workers.choices import Ablation, CreditMapping, Normalization, PenaltyKind, Rival
 from workers.cpu.processor import Precision
-from workers.credit import Ablation, CreditMapping, Normalization, Rival
-from workers.penalties import PenaltyKind
 
 
 class RunSettings(Group):

@@ -8,9 +8,8 @@ from pydantic import Field, model_validator
 
 from recipe.settings.group import Group
 from workers.aggregators import Aggregator
+from workers.choices import EpsilonKind, Metric, Space
 from workers.geometry import WITHOUT_SLACK, Solver
-from workers.projection import EpsilonKind
-from workers.safe_update import Metric, Space
 
 ConstraintOrigin = Literal["rollouts", "solutions"]
 CONSTRAINT_ORIGINS: tuple[ConstraintOrigin, ...] = get_args(ConstraintOrigin)

@@ -4,4 +4,4 @@ verl only imports this module and swallows its exceptions, so `python -m recipe.
 below are in verl's registries.
 """
 
-import workers.platform_cpu  # noqa: F401  (registers the platform named cpu)
+import workers.cpu.verl_platform  # noqa: F401  (registers the platform named cpu)

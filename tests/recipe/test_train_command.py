@@ -73,9 +73,13 @@ def test_the_command_to_continue_with_can_be_typed_as_it_is_printed(tmp_path):
 
 
 @pytest.mark.slow
-def test_verl_is_imported_when_training_begins_and_not_before():
-    """Its import takes seconds and reads the platform."""
-    code = "import sys, recipe.train; print('verl' in sys.modules)"
+@pytest.mark.parametrize(
+    ("module", "heavy"),
+    [("recipe.train", "verl"), ("recipe.settings", "torch"), ("recipe.study", "torch"), ("recipe.keep", "torch")],
+)
+def test_a_command_imports_what_takes_seconds_when_it_needs_it_and_not_before(module, heavy):
+    """verl reads the platform, too."""
+    code = f"import sys, {module}; print('{heavy}' in sys.modules)"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout == "False\n"
 

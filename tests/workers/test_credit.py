@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from workers.credit import NORMALIZATIONS, shape_advantages
+from workers.choices import NORMALIZATIONS
+from workers.credit import shape_advantages
 
 NAN = math.nan
 CAUSES = ("no_steps", "too_few_valid", "zero", "constant", "zero_advantage")

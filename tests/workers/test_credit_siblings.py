@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from workers.credit import MAPPINGS, NORMALIZATIONS, shape_advantages
+from workers.choices import MAPPINGS, NORMALIZATIONS
+from workers.credit import shape_advantages
 
 NAN = math.nan
 

@@ -20,15 +20,15 @@ arXiv 2011.09464, require independence of the action): the gradient may be biase
 """
 
 from dataclasses import dataclass
-from typing import Literal, get_args
 
 import torch
 from torch import Tensor
 
-from workers.credit.ablation import ABLATIONS, Ablation, ablated
+from workers.choices import MAPPINGS, NORMALIZATIONS
+from workers.credit.ablation import ablated
 from workers.credit.checks import check_choice, check_numbers, check_shapes
 from workers.credit.contrast import CreditContrast, within_response
-from workers.credit.mapping import MAPPINGS, CreditMapping, group_scales, shifts, sign_safe
+from workers.credit.mapping import group_scales, shifts, sign_safe
 from workers.credit.sibling_contrast import against_siblings
 from workers.credit.states import state_advantages
 from workers.credit.statistics import statistics
@@ -36,14 +36,8 @@ from workers.credit.tokens import add_to_tokens, count_tokens, has_advantage, me
 from workers.credit.values import value_advantages
 
 __all__ = [
-    "ABLATIONS", "MAPPINGS", "NORMALIZATIONS", "Ablation", "CreditMapping", "Normalization", "Rival", "ablated",
-    "shape_advantages", "state_advantages", "value_advantages",
+    "ablated", "shape_advantages", "state_advantages", "value_advantages",
 ]  # fmt: skip
-
-Normalization = Literal["signed", "positive", "softmax", "rank", "siblings", "none"]
-NORMALIZATIONS: tuple[Normalization, ...] = get_args(Normalization)
-# In place of a mapping: how other papers use values and returns.
-Rival = Literal["values", "states"]
 
 
 def shape_advantages(

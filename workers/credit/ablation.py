@@ -1,12 +1,9 @@
 """Controls of counterfactual credit: the same replays and bound, without the information or with its opposite."""
 
-from typing import Literal, get_args
-
 import torch
 from torch import Tensor
 
-Ablation = Literal["none", "shuffled", "inverted"]
-ABLATIONS: tuple[Ablation, ...] = get_args(Ablation)
+from workers.choices import ABLATIONS
 
 
 def ablated(credits: Tensor, ablation: str, seed: int) -> Tensor:

@@ -16,15 +16,10 @@ are not blamed for earning less than a sibling's. With
 ``add`` within the response, a is 1 and nothing is held back, so that the mean over the response stays A.
 """
 
-from typing import Literal, get_args
-
 import torch
 from torch import Tensor
 
 from workers.credit.contrast import CreditContrast
-
-CreditMapping = Literal["add", "scale", "redistribute"]
-MAPPINGS: tuple[CreditMapping, ...] = get_args(CreditMapping)
 
 
 def group_scales(level_B: Tensor, answered_B: Tensor, group_B: Tensor) -> Tensor:

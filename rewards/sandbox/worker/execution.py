@@ -42,7 +42,7 @@ def seconds_stolen() -> float:
 
 
 def _seconds_withheld() -> float:
-    """Seconds in which the host gave this machine no CPU, or this machine the worker: a program's end is noticed late."""
+    """Seconds in which the host gave this machine no CPU, or this machine the worker, which then notices ends late."""
     return seconds_stolen() + zygote.seconds_delayed("self")
 
 
@@ -99,21 +99,23 @@ class Clock:
 
         Time spent waiting for a CPU, because of other processes or other machines on the same host, is not charged.
         """
-        start, withheld = time.monotonic(), _seconds_withheld()
-        waited_before = sum(child.waited for child in children)
+        start = time.monotonic()
+        before = _seconds_withheld() + sum(child.waited for child in children)
+
+        def waited() -> float:
+            return _seconds_withheld() + sum(child.time_waited() for child in children) - before
+
         deadline, latest = start + seconds, start + seconds * PATIENCE + LEAST_PATIENCE
         try:
             while not self.watch(done, children, deadline):
-                waited = sum(child.time_waited() for child in children if child.report is None)
-                waited += _seconds_withheld() - withheld
-                deadline = min(start + seconds + waited, latest)
+                deadline = min(start + seconds + waited(), latest)
                 if deadline <= time.monotonic() + 0.001:
                     return done()
             return True
         finally:
             elapsed = time.monotonic() - start
             if elapsed > NOTICEABLE:
-                elapsed -= sum(child.time_waited() for child in children) - waited_before + _seconds_withheld() - withheld
+                elapsed -= waited()
             self.charged += min(seconds, max(0.0, elapsed))
 
 

@@ -103,7 +103,7 @@ def seconds_delayed(pid: int | str) -> float:
 
 
 def _until_it_runs(pid: int) -> None:
-    """Wait, at most half a second, until a runnable program has a CPU: the kernel counts a wait only once it is over."""
+    """Wait, at most half a second, until a runnable program has a CPU: the kernel counts a wait once it is over."""
     before = now = _state_and_runtime(pid)
     for _ in range(50):
         if now[0] != "R" or now != before:

@@ -18,7 +18,8 @@ from recipe.training.credit_batch import (
 )
 from recipe.training.step_samples import jagged
 from rewards.sample_credit import SampleCredit
-from workers.credit import Ablation, shape_advantages
+from workers.choices import Ablation
+from workers.credit import shape_advantages
 
 
 def credit(values, steps, cause="", keys=(), **counts) -> SampleCredit:

@@ -9,13 +9,11 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[3]
-OF_THE_PLATFORM = ("workers/platform_cpu.py", "workers/cpu")
-
 PROGRAM = """
 import sys, verl
 from verl.plugin.platform.platform_manager import PlatformRegistry, get_platform
 before = "cpu" in PlatformRegistry.registered_names()
-import workers.platform_cpu as ours
+import workers.cpu.verl_platform as ours
 platform = get_platform()
 print(before, PlatformRegistry.get("cpu") is ours.PlatformCpu is type(platform))
 print(platform.device_name, platform.current_device(), platform.communication_backend_name())
@@ -27,9 +25,7 @@ print(ours.__file__, sorted({"recipe", "rewards", "data_prep", "workers.engines"
 def test_verl_takes_the_platform_from_a_copy_of_its_files(tmp_path: Path) -> None:
     (tmp_path / "workers").mkdir()
     (tmp_path / "workers" / "__init__.py").touch()
-    for name in OF_THE_PLATFORM:
-        source = ROOT / name
-        (shutil.copytree if source.is_dir() else shutil.copyfile)(source, tmp_path / name)
+    shutil.copytree(ROOT / "workers" / "cpu", tmp_path / "workers" / "cpu")
     chosen = {"PYTHONPATH": str(tmp_path), "VERL_PLATFORM": "cpu", "VERL_USE_EXTERNAL_PLUGINS": "none"}
     answer = subprocess.run(
         [sys.executable, "-c", PROGRAM],
@@ -41,5 +37,5 @@ def test_verl_takes_the_platform_from_a_copy_of_its_files(tmp_path: Path) -> Non
     )
     assert answer.returncode == 0, answer.stderr
     assert answer.stdout.splitlines()[-3:] == [
-        "False True", "cpu cpu gloo", f"{tmp_path / 'workers' / 'platform_cpu.py'} []",
+        "False True", "cpu cpu gloo", f"{tmp_path / 'workers' / 'cpu' / 'verl_platform.py'} []",
     ]  # fmt: skip

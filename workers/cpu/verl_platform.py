@@ -87,7 +87,7 @@ class CpuDeviceModule(types.ModuleType):
 class PlatformCpu(PlatformBase):
     """The platform that ``VERL_PLATFORM=cpu`` selects. Ray assigns it as logical GPUs, one per rank."""
 
-    _module = CpuDeviceModule("workers.platform_cpu.device")
+    _module = CpuDeviceModule("workers.cpu.verl_platform.device")
 
     device_name = "cpu"
     vendor_name = "cpu"
