@@ -12,7 +12,7 @@ from rewards.sandbox.worker.execution import LEAST_PATIENCE, PATIENCE, Clock
 
 @dataclass
 class WaitingChild:
-    """A program that has waited for a CPU `waited` seconds since its start; it waits `share` of the time from now on."""
+    """A program that has waited for a CPU `waited` seconds since its start; and then `share` of the time."""
 
     time: SimpleNamespace
     waited: float = 0.0
