@@ -7,11 +7,11 @@ from types import SimpleNamespace
 import pytest
 
 from rewards.sandbox.worker import execution
-from rewards.sandbox.worker.execution import LEAST_PATIENCE, PATIENCE, Clock
+from rewards.sandbox.worker.execution import LEAST_PATIENCE, PATIENCE, Child, Clock
 
 
 @dataclass
-class WaitingChild:
+class WaitingChild(Child):
     """A program that has waited for a CPU `waited` seconds since its start; and then `share` of the time."""
 
     time: SimpleNamespace
@@ -40,7 +40,7 @@ class InstantClock(Clock):
 @pytest.fixture
 def time(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     time = SimpleNamespace(now=0.0, withheld=0.0)
-    monkeypatch.setattr(execution.time, "monotonic", lambda: time.now)
+    monkeypatch.setattr("rewards.sandbox.worker.execution.time.monotonic", lambda: time.now)
     monkeypatch.setattr(execution, "_seconds_withheld", lambda: time.withheld)
     return time
 
@@ -55,7 +55,7 @@ def time(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
         (0.0, 1.0, 2.0 * PATIENCE + LEAST_PATIENCE),
     ],
 )
-def test_a_limit_counts_the_time_in_which_the_program_did_not_wait(time, waited: float, share: float, ends: float):
+def test_a_limit_counts_the_time_in_which_the_program_did_not_wait(time, waited, share, ends):
     clock = InstantClock(time)
     assert not clock.limited(lambda: False, [WaitingChild(time, waited, share)], 2.0)
     assert time.now == pytest.approx(ends, abs=0.01)
@@ -67,9 +67,9 @@ def test_what_the_host_or_the_machine_withholds_is_not_charged(time):
     time.withheld = 7.0
     ended = iter([False, False, True])
 
-    def done() -> bool:
+    def done():
         time.withheld += 1.0
         return next(ended)
 
     assert clock.limited(done, [WaitingChild(time)], 2.0)
-    assert (time.now, clock.charged) == (pytest.approx(4.0), pytest.approx(1.0))
+    assert [time.now, clock.charged] == pytest.approx([4.0, 1.0])
