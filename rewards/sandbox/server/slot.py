@@ -17,11 +17,11 @@ from typing import Any
 from rewards.sandbox.cases import MEMORY_MB, whole_check
 from rewards.sandbox.inside.frames import BadFrame, FrameBuffer, frame, parse
 from rewards.sandbox.isolation.namespaces import python_folders
-from rewards.sandbox.worker.execution import PATIENCE
+from rewards.sandbox.worker.execution import LEAST_PATIENCE, PATIENCE
 from rewards.sandbox.worker.languages import TOOL_PATH
 
-GRACE = 30.0
-"""Seconds beyond a job's own limits after which its worker counts as stalled; above the worker's LEAST_PATIENCE."""
+GRACE = LEAST_PATIENCE + 10.0
+"""Seconds beyond a job's own limits after which its worker counts as stalled."""
 STARTUP = 60.0
 DROP_SECONDS = 10.0
 """Seconds that a worker may take to stop an abandoned program."""

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from rewards.sandbox.worker import execution
+from rewards.sandbox.worker import execution, zygote
 from rewards.sandbox.worker.execution import LEAST_PATIENCE, PATIENCE, Child, Clock
 
 
@@ -73,3 +73,23 @@ def test_what_the_host_or_the_machine_withholds_is_not_charged(time):
 
     assert clock.limited(done, [WaitingChild(time)], 2.0)
     assert [time.now, clock.charged] == pytest.approx([4.0, 1.0])
+
+
+@pytest.mark.parametrize(
+    ("seen", "looks"),
+    [
+        ([("S", "5")], 1),  # it sleeps: all of its waits are over
+        ([("", "")], 1),  # it is gone
+        ([("R", "5"), ("R", "6")], 2),  # it had a CPU: what it waited before is counted
+        ([("R", "5"), ("R", "5"), ("R", "5"), ("Z", "5")], 4),
+        ([("R", "5")] * 60, 51),  # it starves: half a second
+    ],
+)
+def test_a_wait_under_way_is_waited_for_within_bounds(monkeypatch, seen, looks):
+    slept: list[float] = []
+    states = iter(seen)
+    monkeypatch.setattr(zygote, "_state_and_runtime", lambda pid: next(states))
+    monkeypatch.setattr("rewards.sandbox.worker.zygote.time.sleep", slept.append)
+    zygote._until_it_runs(1)
+    assert len(seen) - len(list(states)) == looks
+    assert slept == [0.01] * (looks - 1)
