@@ -147,9 +147,8 @@ def _compared(
     if not batch.grouped or step_keys is None or rewards is None:
         raise ValueError("normalization 'siblings' compares siblings: pass groups, step_keys and rewards")
     return against_siblings(
-        batch.credits_B_K, batch.tokens_B_K, step_keys, batch.group_B, rewards, batch.in_response.any(1), tolerance,
-        min_valid,
-    )  # fmt: skip
+        batch.credits_B_K, batch.tokens_B_K, step_keys, batch.group_B, rewards, tolerance, min_valid
+    )
 
 
 def _with_advantage(batch: _CreditBatch, normalization: str) -> Tensor:

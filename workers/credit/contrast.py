@@ -26,14 +26,19 @@ class CreditContrast:
     spread: (B,) largest difference behind u, in units of the credit or of its transform.
     comparable: (B,) whether the response has enough credits to compare.
     silent: (B,) whether all credits that a response is compared by are 0 within tolerance.
-    shared: (B, K) whether a step was compared with its siblings, and so may lose its advantage.
+    shared_key: (B, K) the key of a step that was compared with its siblings, and so may lose its advantage; else -1.
     """
 
     u: Tensor
     spread: Tensor
     comparable: Tensor
     silent: Tensor
-    shared: Tensor
+    shared_key: Tensor
+
+    @property
+    def shared(self) -> Tensor:
+        """Whether a step was compared with its siblings (B, K)."""
+        return self.shared_key >= 0
 
 
 def within_response(
@@ -53,7 +58,7 @@ def within_response(
         spread=spread_B,
         comparable=valid_B_K.sum(1) >= min_valid,
         silent=largest(credits_B_K) < tolerance,
-        shared=torch.zeros_like(valid_B_K),
+        shared_key=torch.full_like(credits_B_K, -1, dtype=torch.long),
     )
 
 

@@ -4,10 +4,13 @@ Shapes: B responses, K steps. For a response with mean advantage A whose group h
 
     add            A_t = A + strength * a * u
     scale          A_t = A * max(0, 1 + strength * sign(A) * u)
-    redistribute   A_t = strength * a * u                for a step that was compared with its siblings, and
+    redistribute   A_t = Abar + strength * a * u         for a step that was compared with its siblings, and
                    A_t = A + strength * a * u            for one that was compared within its response
 
-(``strength`` below 1 takes ``redistribute`` that part of the way from A.) A response without advantage takes
+(``strength`` below 1 takes ``redistribute`` that part of the way from A.) Abar is the mean A of the siblings that the
+step was compared with: 0 if the whole group has the step. Where a response lacks it, such as a program that does not
+parse, Abar balances what that response's tokens keep: the advantages of a step add up to what GRPO gives its siblings,
+so credit moves advantage between siblings and never pushes what they all write. A response without advantage takes
 ``strength * a * u`` in each; a group without advantage has the a of the batch's others. So shifts scale with A.
 
 Sign-safe: where A and the credit c of a step have the same sign, A_t does not get the other sign; it stops at 0. For a
@@ -48,8 +51,17 @@ def shifts(mapping: str, contrast: CreditContrast, level_B: Tensor, scale_B: Ten
         bounded_B_K = torch.where(level_B_1 > 0, scaled_B_K.clamp(min=-level_B_1), scaled_B_K.clamp(max=-level_B_1))
         return torch.where(level_B_1 == 0, shift_B_K, bounded_B_K)
     if mapping == "redistribute":
-        return shift_B_K - min(strength, 1.0) * level_B_1 * contrast.shared
+        return shift_B_K + min(strength, 1.0) * _to_mean_of_siblings(level_B, contrast)
     return shift_B_K
+
+
+def _to_mean_of_siblings(level_B: Tensor, contrast: CreditContrast) -> Tensor:
+    """Abar - A of each step that was compared with its siblings; 0 elsewhere (B, K)."""
+    shared_B_K = contrast.shared
+    _, key_M, count_S = contrast.shared_key[shared_B_K].unique(return_inverse=True, return_counts=True)
+    level_M = level_B[:, None].expand_as(shared_B_K)[shared_B_K]
+    mean_S = level_B.new_zeros(len(count_S)).index_add_(0, key_M, level_M) / count_S
+    return torch.zeros_like(contrast.u).masked_scatter(shared_B_K, mean_S[key_M] - level_M)
 
 
 def sign_safe(shift_B_K: Tensor, level_B: Tensor, credits_B_K: Tensor, rewards: Tensor | None) -> tuple[Tensor, Tensor]:

@@ -17,9 +17,6 @@ group whose rewards are all equal has the root mean square spread of the batch's
 credits alone define what is small.
 
 A step that fewer responses have is compared with its own response: mean and std over the response's tokens.
-
-A step whose credits are equal but that a response of the group lacks is not compared: what it is worth to have it shows
-only in the advantage, which it keeps.
 """
 
 from dataclasses import dataclass
@@ -47,7 +44,6 @@ def against_siblings(
     step_keys: Tensor,
     group_B: Tensor,
     rewards: Tensor,
-    answered_B: Tensor,
     tolerance: float,
     min_valid: int,
 ) -> CreditContrast:
@@ -56,8 +52,7 @@ def against_siblings(
     Groups with equal rewards depend on the batch: compute it before the batch is split over ranks.
 
     credits_B_K: double, NaN without credit. step_keys: (B, K), equal for the same step of the same group, -1: none.
-    group_B: numbers of the groups, from 0. rewards: (B,) pass ratios, NaN if unknown. answered_B: whether a response
-    has tokens.
+    group_B: numbers of the groups, from 0. rewards: (B,) pass ratios, NaN if unknown.
     """
     valid_B_K = ~credits_B_K.isnan()
     with_key_B_K = valid_B_K & (step_keys >= 0)
@@ -91,21 +86,8 @@ def against_siblings(
         spread=torch.maximum(spread_G[group_B], largest(own_B_K.masked_fill(~alone_B_K, 0.0))),
         comparable=(shared_B_K | alone_B_K).any(1),
         silent=most_G[group_B] < tolerance,
-        shared=shared_B_K & ~_equal_but_lacked(names[variance_S == 0], tokens_B_K, step_keys, group_B, answered_B),
+        shared_key=torch.where(shared_B_K, step_keys, -1),
     )
-
-
-def _equal_but_lacked(
-    equal_S: Tensor, tokens_B_K: Tensor, step_keys: Tensor, group_B: Tensor, answered_B: Tensor
-) -> Tensor:
-    """Whether a step (B, K) has one of these keys and some response of its group lacks it, such as one without code."""
-    with_key_B_K = (step_keys >= 0) & (tokens_B_K > 0)
-    _, key_M, count_S = step_keys[with_key_B_K].unique(return_inverse=True, return_counts=True)
-    responses_G = _sums(answered_B.long(), group_B, int(group_B.max()) + 1)
-    rows_M = with_key_B_K.nonzero()[:, 0]
-    lacked_M = count_S[key_M] < responses_G[group_B[rows_M]]
-    lacked_B_K = torch.zeros_like(with_key_B_K).masked_scatter(with_key_B_K, lacked_M)
-    return lacked_B_K & torch.isin(step_keys, equal_S)
 
 
 def _key_moments(keyed: _Keyed, min_valid: int, tolerance: float) -> tuple[Tensor, Tensor, Tensor]:
