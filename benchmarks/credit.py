@@ -9,8 +9,8 @@ over some time, as from a model that generates on a GPU and needs no CPU here, s
 generation. Medians over the repeats, with their range.
 
 `--step`: processor seconds of a training step's verification and replays instead. Sixteen prompts with eight answers of
-sixteen lines, each wrong with chance 0.16, pass through the service of the reward workers as in
-`experiment=credit_parts16` at its start, with K deletions per answer. The gate is open, and the cache shares equal
+sixteen lines, each wrong with chance 0.16, pass through the service of the reward workers as at the start of
+docs/evidence/credit_plan.md's first round, with K deletions per answer. The gate is open, and the cache shares equal
 programs. Counted: this process and all that it started; the processes of a checkout share one sandbox, so run no other
 beside it. Compare with the processor seconds of a plain step (`benchmarks/step_time.py`); other work makes all grow.
 """
