@@ -18,6 +18,26 @@ FIRST = 2  # the first update whose samples depend on the arm
 
 
 @dataclass(frozen=True)
+class Goal:
+    """An accuracy to reach, a share of 1, by the mean over the last `window` updates (at first: over all so far).
+
+    A single update of few samples passes any accuracy by chance, the more often the longer a run takes.
+    """
+
+    accuracy: float
+    window: int = 1
+
+    def __post_init__(self) -> None:
+        if self.window < 1:
+            raise ValueError(f"need window >= 1, got {self.window}")
+
+    @property
+    def name(self) -> str:
+        """In a table's head."""
+        return f"{self.accuracy:.0%}" + (f", mean of {self.window}" if self.window > 1 else "")
+
+
+@dataclass(frozen=True)
 class ArmContrast:
     """Paired difference of two arms in online accuracy, a share of 1, and ratio of their updates to an accuracy.
 
@@ -70,20 +90,21 @@ def mean_online(accuracy: Sequence[float]) -> float:
     return float(np.mean(accuracy[FIRST - 1 :]))
 
 
-def updates_to(accuracy: Sequence[float], reach: float) -> tuple[float, bool]:
-    """Updates until the samples first reach an accuracy, interpolated, and whether they do.
+def updates_to(accuracy: Sequence[float], goal: Goal) -> tuple[float, bool]:
+    """Updates until the samples first reach the goal, interpolated, and whether they do.
 
     A run that never does counts with all its updates, and none is left out: the mean over runs is then the restricted
     mean, that of min(updates, last) (Royston and Parmar 2013).
     """
-    above = [index for index, value in enumerate(accuracy) if value >= reach]
+    means = [float(np.mean(accuracy[max(0, end - goal.window) : end])) for end in range(1, len(accuracy) + 1)]
+    above = [index for index, value in enumerate(means) if value >= goal.accuracy]
     if not above:
-        return float(len(accuracy)), False
+        return float(len(means)), False
     index = above[0]
     if index == 0:
         return 0.0, True
-    low, high = accuracy[index - 1], accuracy[index]
-    return index - 1 + (reach - low) / (high - low), True
+    low, high = means[index - 1], means[index]
+    return index - 1 + (goal.accuracy - low) / (high - low), True
 
 
 def paired_p(differences: Sequence[float]) -> float | None:

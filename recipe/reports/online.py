@@ -27,6 +27,7 @@ from recipe.records.arms import (
 from recipe.records.intervals import Interval, t_interval
 from recipe.records.online import (
     ArmContrast,
+    Goal,
     holm,
     mean_online,
     online_accuracy,
@@ -60,11 +61,11 @@ class OnlineRow:
     reached: int
 
 
-def online_rows(accuracies: Accuracies, reach: float) -> list[OnlineRow]:
+def online_rows(accuracies: Accuracies, goal: Goal) -> list[OnlineRow]:
     """One row per arm."""
     rows = []
     for arm, of_arm in accuracies.items():
-        until = [updates_to(accuracy, reach) for accuracy in of_arm.values()]
+        until = [updates_to(accuracy, goal) for accuracy in of_arm.values()]
         rows.append(
             OnlineRow(
                 arm=arm,
@@ -78,26 +79,26 @@ def online_rows(accuracies: Accuracies, reach: float) -> list[OnlineRow]:
     return rows
 
 
-def contrasts(accuracies: Accuracies, pairs: Sequence[tuple[str, str]], reach: float) -> list[ArmContrast]:
+def contrasts(accuracies: Accuracies, pairs: Sequence[tuple[str, str]], goal: Goal) -> list[ArmContrast]:
     """The contrasts (arm, against), adjusted together; those without a pair of runs are left out, but count."""
-    made = [made for arm, against in pairs if (made := _contrast(accuracies, arm, against, reach))]
+    made = [made for arm, against in pairs if (made := _contrast(accuracies, arm, against, goal))]
     return [replace(one, holm=p) for one, p in zip(made, holm([one.p for one in made], len(pairs)), strict=True)]
 
 
-def _contrast(accuracies: Accuracies, arm: str, against: str, reach: float) -> ArmContrast | None:
+def _contrast(accuracies: Accuracies, arm: str, against: str, goal: Goal) -> ArmContrast | None:
     of_arm, others = accuracies.get(arm, {}), accuracies.get(against, {})
     repeats = [repeat for repeat in of_arm if repeat in others]
     if not repeats:
         return None
     gains = [mean_online(of_arm[repeat]) - mean_online(others[repeat]) for repeat in repeats]
-    mine, theirs = ([updates_to(runs[repeat], reach)[0] for repeat in repeats] for runs in (of_arm, others))
+    mine, theirs = ([updates_to(runs[repeat], goal)[0] for repeat in repeats] for runs in (of_arm, others))
     ratio = ratio_interval(mine, theirs)
     return ArmContrast(arm, against, len(repeats), t_interval(gains), paired_p(gains), None, ratio)
 
 
-def online_table(rows: Sequence[OnlineRow], compared: Sequence[ArmContrast], reach: float) -> str:
+def online_table(rows: Sequence[OnlineRow], compared: Sequence[ArmContrast], goal: Goal) -> str:
     """The rows and the contrasts as two Markdown tables."""
-    head = ["arm", "runs", "update 1 (%)", "updates 2 to the last (%)", f"updates to {reach:.0%}", "reached"]
+    head = ["arm", "runs", "update 1 (%)", "updates 2 to the last (%)", f"updates to {goal.name}", "reached"]
     arms = [
         [
             row.arm, str(row.runs), row.start.scaled(100).text(), row.accuracy.scaled(100).text(), row.updates.text(),
@@ -110,7 +111,7 @@ def online_table(rows: Sequence[OnlineRow], compared: Sequence[ArmContrast], rea
         markdown_table(head, arms),
     ]
     if compared:
-        head = ["contrast", "pairs", "difference (points)", "p", "p, Holm", f"ratio of updates to {reach:.0%}"]
+        head = ["contrast", "pairs", "difference (points)", "p", "p, Holm", f"ratio of updates to {goal.name}"]
         lines = [
             [
                 f"{one.arm} - {one.against}", str(one.pairs), one.gain.scaled(100).text(sign="+"), _p(one.p),
@@ -122,19 +123,19 @@ def online_table(rows: Sequence[OnlineRow], compared: Sequence[ArmContrast], rea
     return "\n\n".join(parts)
 
 
-def cost_table(accuracies: Accuracies, costs: CostsOfUpdates, reach: float) -> str:
+def cost_table(accuracies: Accuracies, costs: CostsOfUpdates, goal: Goal) -> str:
     """What the runs of each arm spent until their samples reached an accuracy, as a Markdown table."""
     units = list(dict.fromkeys(unit for own in costs.values() for one in own.values() for unit in one))
     rows = []
     for arm, of_arm in costs.items():
-        updates = {repeat: updates_to(accuracies[arm][repeat], reach)[0] for repeat in of_arm}
+        updates = {repeat: updates_to(accuracies[arm][repeat], goal)[0] for repeat in of_arm}
         cells = []
         for unit in units:
             spent = [spent_in(one[unit], updates[repeat]) for repeat, one in of_arm.items()]
             known = [value for value in spent if math.isfinite(value)]
             cells.append(over_runs(t_interval(known).text(), len(known), len(spent)) if known else "-")
         rows.append([arm, *cells])
-    return markdown_table(["arm", *(f"{unit} to {reach:.0%}" for unit in units)], rows)
+    return markdown_table(["arm", *(f"{unit} to {goal.name}" for unit in units)], rows)
 
 
 def _p(value: float | None) -> str:
@@ -146,6 +147,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add_study_options(parser)
     parser.add_argument("--reach", type=float, default=0.5, help="accuracy to reach, a share of 1 (default 0.5)")
     parser.add_argument(
+        "--window", type=int, default=1, help="updates whose mean has to reach it: more where each has few samples"
+    )
+    parser.add_argument(
         "--contrasts", nargs="+", metavar="ARM:AGAINST", help="the contrasts (default: each arm against --against)"
     )
 
@@ -156,6 +160,7 @@ def run(options: argparse.Namespace) -> None:
     if not runs:
         raise ReportError(f"{options.runs} holds no finished run")
     try:
+        goal = Goal(options.reach, options.window)
         accuracies = {arm: {repeat_of(run): online_accuracy(run) for run in own} for arm, own in by_arm(runs).items()}
     except ValueError as error:
         raise ReportError(str(error)) from error
@@ -169,8 +174,8 @@ def run(options: argparse.Namespace) -> None:
         pairs = [_pair(text) for text in options.contrasts]
     costs = {arm: {repeat_of(run): update_costs(run) for run in own} for arm, own in by_arm(runs).items()}
     warn_of_different_starts(runs)
-    notes = [cost_table(accuracies, costs, options.reach), *_unpaired(accuracies, pairs), *notes_of(options, runs)]
-    print(write_online(accuracies, pairs, options.reach, output_folder(options), notes))
+    notes = [cost_table(accuracies, costs, goal), *_unpaired(accuracies, pairs), *notes_of(options, runs)]
+    print(write_online(accuracies, pairs, goal, output_folder(options), notes))
 
 
 def _unpaired(accuracies: Accuracies, pairs: Sequence[tuple[str, str]]) -> list[str]:
@@ -184,11 +189,11 @@ def _unpaired(accuracies: Accuracies, pairs: Sequence[tuple[str, str]]) -> list[
 
 
 def write_online(
-    accuracies: Accuracies, pairs: Sequence[tuple[str, str]], reach: float, out: Path, notes: Sequence[str] = ()
+    accuracies: Accuracies, pairs: Sequence[tuple[str, str]], goal: Goal, out: Path, notes: Sequence[str] = ()
 ) -> str:
     """Write table and numbers; returns the table followed by the notes, a paragraph each."""
-    rows, compared = online_rows(accuracies, reach), contrasts(accuracies, pairs, reach)
-    table = "\n\n".join([online_table(rows, compared, reach), *notes])
+    rows, compared = online_rows(accuracies, goal), contrasts(accuracies, pairs, goal)
+    table = "\n\n".join([online_table(rows, compared, goal), *notes])
     numbers = {"arms": [asdict(row) for row in rows], "contrasts": [asdict(one) for one in compared]}
     out.mkdir(parents=True, exist_ok=True)
     write_atomically(out / "online.md", f"{table}\n")

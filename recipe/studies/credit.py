@@ -24,7 +24,7 @@ class CreditTask:
     """A task of the study: its rows and start, its arms, seeds and contrasts, and the accuracy to reach.
 
     data: the folder. start: options of recipe.micro_start. The experiment is configs/experiment/credit_<name>.yaml.
-    rates: arms whose learning rate differs from the experiment's.
+    window: updates whose mean has to reach it. rates: arms whose learning rate differs from the experiment's.
     """
 
     data: str
@@ -33,6 +33,7 @@ class CreditTask:
     seeds: str
     contrasts: tuple[str, ...]
     reach: str
+    window: str = "1"
     rates: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -47,6 +48,7 @@ TASKS = {
         "40 41 42 43 44 45 46 47",
         ("credit:grpo", "credit:partial", "credit_shuffled:grpo"),
         "0.5",
+        "8",
     ),
     "parts4": CreditTask(
         "data/parts",
@@ -207,5 +209,7 @@ def _compare(
     for chosen in runs:
         steps.multirun(f"experiment={experiment}", f"run.experiment={name}", *chosen, *overrides)
     steps.keep_runs(out)
-    steps.module("recipe.report", "online", out, "--reach", steps.options.reach or task.reach, *report)
+    window = ("--window", task.window) if task.window != "1" else ()
+    goal = ("--reach", steps.options.reach or task.reach, *window)
+    steps.module("recipe.report", "online", out, *goal, *report)
     return steps.failed

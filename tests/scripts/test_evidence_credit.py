@@ -84,7 +84,7 @@ def test_rivals_join_the_arms_of_the_sparse_task_on_three_of_their_seeds():
     assert of_module(commands, "recipe.keep") == ["recipe.keep outputs/evidence_credit.parts16 kept/parts16.jsonl.xz"]
     (report,) = of_module(commands, "recipe.report")
     contrasts = "credit:grpo credit:partial credit:vineppo credit:spo "
-    assert f"--reach 0.5 --out outputs/evidence_credit.parts16/rivals --contrasts {contrasts}" in report
+    assert f"--reach 0.5 --window 8 --out outputs/evidence_credit.parts16/rivals --contrasts {contrasts}" in report
     (one,) = of_module(dry("evidence_credit", "rivals", ARMS="grpo_more_samples", SAMPLES="24"), "recipe.train")
     assert f"arm=grpo actor_rollout_ref.rollout.n=24 run.name=grpo_more_samples.{SEED}" in one
 

@@ -9,7 +9,7 @@ from omegaconf import OmegaConf
 
 from recipe import report
 from recipe.records.intervals import Interval
-from recipe.records.online import holm, mean_online, online_accuracy, paired_p, ratio_interval, updates_to
+from recipe.records.online import Goal, holm, mean_online, online_accuracy, paired_p, ratio_interval, updates_to
 from recipe.records.run_directory import RunDirectory
 
 
@@ -32,18 +32,22 @@ def test_the_mean_leaves_out_the_first_update_whose_samples_no_arm_has_changed(t
 
 
 @pytest.mark.parametrize(
-    ("accuracy", "reach", "updates", "reached"),
+    ("accuracy", "window", "updates", "reached"),
     [
-        ([0.1, 0.3, 0.6], 0.5, 1 + 2 / 3, True),  # 0.3 after one update, 0.6 after two
-        ([0.1, 0.5, 0.2], 0.5, 1.0, True),  # the first time counts
-        ([0.6, 0.1], 0.5, 0.0, True),
-        ([0.1, 0.2, 0.3], 0.5, 3.0, False),  # counted with all its updates
+        ([0.1, 0.3, 0.6], 1, 1 + 2 / 3, True),  # 0.3 after one update, 0.6 after two
+        ([0.1, 0.5, 0.2], 1, 1.0, True),  # the first time counts
+        ([0.6, 0.1], 1, 0.0, True),
+        ([0.1, 0.2, 0.3], 1, 3.0, False),  # counted with all its updates
+        ([0.1, 0.7, 0.3, 0.9], 2, 2 + 0.0, True),  # means 0.1, 0.4, 0.5, 0.6
+        ([0.2, 0.8, 0.2, 0.3], 3, 1.0, True),  # at first the mean of all so far
+        ([0.1, 0.9, 0.1], 9, 1.0, True),
+        ([0.1, 0.7, 0.1], 2, 3.0, False),
     ],
 )
 def test_updates_to_an_accuracy_count_runs_that_never_reach_it(
-    accuracy: list[float], reach: float, updates: float, reached: bool
+    accuracy: list[float], window: int, updates: float, reached: bool
 ):
-    found, does = updates_to(accuracy, reach)
+    found, does = updates_to(accuracy, Goal(0.5, window))
     assert found == pytest.approx(updates)
     assert does == reached
 
@@ -188,3 +192,14 @@ def test_what_cannot_be_compared_ends_with_a_message(
     finish(tmp_path, "credit.s0", accuracies)
     assert report.main(["online", str(tmp_path / "a"), *words]) == 2
     assert message in capsys.readouterr().err
+
+
+def test_the_mean_of_several_updates_has_to_reach_the_accuracy(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    finish(tmp_path, "grpo.s0", [0.1, 0.5, 0.7])
+    runs = str(tmp_path / "a")
+    assert report.main(["online", runs, "--window", "2"]) == 0
+    table = (tmp_path / "a/summary/online.md").read_text()
+    assert "| arm | runs | update 1 (%) | updates 2 to the last (%) | updates to 50%, mean of 2 | reached |" in table
+    assert "| grpo | 1 | 10.0 | 60.0 | 1.7 | 1 of 1 |" in table  # 0.3 after one update, 0.6 after two
+    assert report.main(["online", runs, "--window", "0"]) == 2
+    assert "need window >= 1, got 0" in capsys.readouterr().err
