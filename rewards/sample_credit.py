@@ -36,6 +36,7 @@ class SampleCredit(ReplayCounts):
     unknown. tests: (K, tests) float32, the step's part in each test, without tests where they are unknown. steps: (T,)
     int32, the step of each response token or -1. spans: (K, 2) int32, characters of each step. cause and reason: why
     no step has a credit, as an identifier and as a sentence.
+    unparsable: 1 if the code does not parse.
     equal_steps, unreached, unexecuted: steps without a replay. unmet: 1 if the scores of the whole group did not
     arrive in time. requests: scores requested. seconds: wall time. busy_seconds: of sandbox workers.
     """
@@ -47,6 +48,7 @@ class SampleCredit(ReplayCounts):
     spans: np.ndarray
     cause: str = ""
     reason: str = ""
+    unparsable: int = 0
     equal_steps: int = 0
     unreached: int = 0
     unexecuted: int = 0

@@ -99,7 +99,8 @@ def replay_metrics(samples: Sequence[SampleCredit | None]) -> dict[str, float]:
     Sums: ``replays``, ``replay_seconds`` (waiting in the reward workers), ``busy_seconds`` (of sandbox workers),
     ``generated_tokens`` (by the policy, for replays). Shares: ``valid_intervention_share`` of the requested
     interventions, ``cache_hit_share`` of the requested scores, ``unjudged_share`` and ``timeout_share`` of the
-    replays, ``unmet_share`` of samples (credited before their whole group had scored) and ``uncredited/<cause>``.
+    replays, ``unmet_share`` of samples (credited before their whole group had scored), ``unparsable_share`` (without
+    keys, so compared within the response) and ``uncredited/<cause>``.
     """
     credited = [sample for sample in samples if sample]
     total = {name: sum(float(getattr(sample, name)) for sample in credited) for name in NUMBERS}
@@ -115,6 +116,7 @@ def replay_metrics(samples: Sequence[SampleCredit | None]) -> dict[str, float]:
         "credit/unjudged_share": total["unjudged"] / judged,
         "credit/timeout_share": total["timeouts"] / judged,
         "credit/unmet_share": total["unmet"] / max(len(credited), 1),
+        "credit/unparsable_share": total["unparsable"] / max(len(credited), 1),
     } | {f"credit/uncredited/{cause}": count / max(len(credited), 1) for cause, count in sorted(causes.items())}
 
 

@@ -22,7 +22,7 @@ import math
 import random
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -60,7 +60,7 @@ class Credits:
     values: one per step; NaN for a step without a valid intervention, beyond the budget, or equal in all siblings.
     keys: what each step is, equal for the same step of siblings; "" if that is not known.
     tests: (steps, tests) the step's part in each test, of which its credit is the mean; no tests if they are not known.
-    cause: why no step has a credit; "" if some have.
+    cause: why no step has a credit; "" if some have. unparsable: 1 if the code does not parse: its steps have no keys.
     equal: steps left out since all siblings have them alike; unreached, unexecuted: those with credit 0 without a
     replay, since no run can reach them or no test executed them.
     asked, invalid, unjudged, timeouts, replays: as in `sample_credit.ReplayCounts`. seconds: wall time.
@@ -71,6 +71,7 @@ class Credits:
     keys: list[str] = field(default_factory=list)
     tests: Array = field(default_factory=lambda: np.zeros((0, 0)))
     cause: str = ""
+    unparsable: int = 0
     equal: int = 0
     unreached: int = 0
     unexecuted: int = 0
@@ -110,15 +111,16 @@ async def estimate(
     except NoSteps as reason:
         return Credits(cause=f"no_steps: {reason}")
     edits, own, others = _edits(solution, steps, plan, siblings, asked)
+    unparsable = _unparsable(solution, plan)
 
     def without_credit(cause: str) -> Credits:
         nothing = np.full((len(steps), 0), np.nan)
         seconds = time.perf_counter() - started
-        return Credits(steps, [math.nan] * len(steps), list(own.keys), nothing, cause, seconds=seconds)
+        return Credits(steps, [math.nan] * len(steps), list(own.keys), nothing, cause, int(unparsable), seconds=seconds)
 
     # An agent that is right in its first turn has one step, which other samples of the group compare theirs with.
     if len(steps) < 2 and plan.unit != "turn" and plan.methods != ("returns",):
-        return without_credit("unparsable" if _unparsable(solution, plan) else "one_step")
+        return without_credit("unparsable" if unparsable else "one_step")
     replayer = Replayer(verify, resume, measure)
     outcome = score if isinstance(score, Outcome) else Outcome(score)
     reference, cause = await _reference(edits, plan, outcome, replayer)
@@ -133,7 +135,8 @@ async def estimate(
         edits, steps, plan, reference.vector(replayer.tests), rng, replayer, order, Alternatives(own, others),
         plan.budget, idle,
     )  # fmt: skip
-    return _found(await credits_by(work), work, own, others, started)
+    found = _found(await credits_by(work), work, own, others, started)
+    return replace(found, unparsable=int(unparsable))
 
 
 def _found(values: Array, work: MethodInputs, own: Keyed, others: Sequence[Keyed], started: float) -> Credits:

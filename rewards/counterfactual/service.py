@@ -172,9 +172,9 @@ class CreditService:
             tests=np.asarray(credits.tests, dtype=np.float32),
             steps=steps, spans=np.asarray(spans, dtype=np.int32).reshape(-1, 2),
             cause=credits.cause.split(":")[0], reason=credits.cause.partition(": ")[2],
-            equal_steps=credits.equal, unreached=credits.unreached, unexecuted=credits.unexecuted,
-            asked=credits.asked, invalid=credits.invalid, unjudged=credits.unjudged, timeouts=credits.timeouts,
-            replays=credits.replays, seconds=credits.seconds, **vars(spent),
+            unparsable=credits.unparsable, equal_steps=credits.equal, unreached=credits.unreached,
+            unexecuted=credits.unexecuted, asked=credits.asked, invalid=credits.invalid, unjudged=credits.unjudged,
+            timeouts=credits.timeouts, replays=credits.replays, seconds=credits.seconds, **vars(spent),
         )  # fmt: skip
 
     def _part(self, sample: RolloutSample, tokenizer: Any) -> _Part:

@@ -18,6 +18,7 @@ from rewards.counterfactual.service import CreditService, RolloutSample
 
 TOKENIZER = make_tokenizer()
 RIGHT, WRONG, LONGER = "a = 1\nb = 2", "a = 1\nb = 3", "a = 1\nb = 2\nc = 3"
+BROKEN = "a = 1\nb = = 2\nc = 3"
 UNPARSABLE, THOUSANDS = "def f(:", "\n".join([WRONG, *["0"] * 1900])
 TOO_MANY = "a = 1\n" * 2500
 # An answer that contains this cannot be judged once it is changed.
@@ -65,6 +66,9 @@ def shaped(texts: Sequence[str], advantages: Sequence[float], **plan) -> tuple[l
         pytest.param([RIGHT] * 3, [0.0] * 3, "credit/fallback_rate", 1.0, id="all siblings equal"),
         pytest.param([RIGHT, UNPARSABLE, WRONG], [1.0, -1.0, 0.0], "credit/uncredited/unparsable", 1 / 3,
                      id="unparsable sibling"),
+        pytest.param([RIGHT, BROKEN, WRONG], [1.0, -1.0, 0.0], "credit/unparsable_share", 1 / 3,
+                     id="unparsable sibling of several lines"),
+        pytest.param([UNPARSABLE, BROKEN, RIGHT], [0.0] * 3, "credit/unparsable_share", 2 / 3, id="two unparsable"),
         pytest.param([UNPARSABLE] * 2, [0.0] * 2, "credit/fallback/no_steps", 0.0, id="all unparsable"),
         pytest.param([RIGHT, THOUSANDS], [1.0, -1.0], "credit/fallback_rate", 0.0, id="thousands of steps"),
         pytest.param([RIGHT, TOO_MANY], [1.0, -1.0], "credit/uncredited/no_steps", 0.5, id="too many steps"),
@@ -94,13 +98,20 @@ def test_beside_an_unparsable_sibling_the_step_that_differs_is_still_told():
     same, differing = slice(0, 5), slice(6, 11)
     assert (rows[0][differing] > 0).all()
     assert (rows[1][differing] < 0).all()
-    assert (rows[0][same] == 1.0).all()  # the unparsable one lacks it, which only the advantage tells
+    assert (rows[0][same] == 0.0).all()  # the mean advantage of those that have it
+
+
+def test_what_all_write_is_not_pushed_down_beside_a_program_that_does_not_parse():
+    """It keeps its advantage on all its tokens; those of its siblings' lines add up to the opposite."""
+    broken = "a = 1\nb = = 2"
+    rows, _ = shaped([RIGHT, WRONG, RIGHT, broken], [0.75, -0.25, 0.75, -1.25])
+    same = slice(0, 5)
+    assert [float(row[same].mean()) for row in rows[:3]] == pytest.approx([1.25 / 3] * 3)
 
 
 def test_the_line_that_breaks_a_program_is_blamed_where_all_answers_of_the_group_fail():
-    broken = "a = 1\nb = = 2\nc = 3"
-    (other, row), metrics = shaped([WRONG, broken], [0.0, 0.0])
-    at = TOKENIZER.decode(TOKENIZER.encode(broken)).index("b = = 2")
+    (other, row), metrics = shaped([WRONG, BROKEN], [0.0, 0.0])
+    at = TOKENIZER.decode(TOKENIZER.encode(BROKEN)).index("b = = 2")
     assert (row[at : at + len("b = = 2")] < 0).all()
     assert (row[:at] >= 0).all()
     assert metrics["credit/fallback_rate"] == 0.0
