@@ -28,13 +28,13 @@ class Goal:
     window: int = 1
 
     def __post_init__(self) -> None:
-        if self.window < 1:
-            raise ValueError(f"need window >= 1, got {self.window}")
+        if not (0 < self.accuracy <= 1 and self.window >= 1):
+            raise ValueError(f"need an accuracy in (0, 1] and window >= 1, got {self.accuracy:g} and {self.window}")
 
     @property
     def name(self) -> str:
         """In a table's head."""
-        return f"{self.accuracy:.0%}" + (f", mean of {self.window}" if self.window > 1 else "")
+        return f"{100 * self.accuracy:g}%" + (f", mean of {self.window}" if self.window > 1 else "")
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,9 @@ def updates_to(accuracy: Sequence[float], goal: Goal) -> tuple[float, bool]:
     A run that never does counts with all its updates, and none is left out: the mean over runs is then the restricted
     mean, that of min(updates, last) (Royston and Parmar 2013).
     """
-    means = [float(np.mean(accuracy[max(0, end - goal.window) : end])) for end in range(1, len(accuracy) + 1)]
+    ends = range(1, len(accuracy) + 1)
+    # Rounded: the mean of equal values may lie below them.
+    means = [round(float(np.mean(accuracy[max(0, end - goal.window) : end])), 12) for end in ends]
     above = [index for index, value in enumerate(means) if value >= goal.accuracy]
     if not above:
         return float(len(means)), False

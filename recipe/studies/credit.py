@@ -1,7 +1,7 @@
 """The evidence that credit helps where a trajectory's reward says little: docs/evidence/credit_plan.md.
 
-`rates` finds the learning rate of plain GRPO, or of ARMS, on seeds that the evidence does not use; `arms` compares the
-arms at the rate that the task's experiment states, or at their own; `rivals` adds those of other papers, and GRPO with
+`rates` finds the learning rate of each arm, on seeds that the evidence does not use; `arms` compares the arms at the
+rate that the task's experiment states, or at their own, and others that are given in a table apart; `rivals` adds those of other papers, and GRPO with
 more of what credit costs, to the same folder; `agents` compares credit per turn with GiGPO. A study that was stopped
 resumes.
 """
@@ -16,7 +16,8 @@ from recipe.studies.experiments import stated
 from recipe.studies.made_data import MICRO_ROWS
 from recipe.studies.steps import MadeWith, Steps
 
-RATES, TUNING_SEEDS = "2e-3 4e-3 8e-3", "100 101"
+TUNING_SEEDS = "100 101"
+SHUFFLED = "credit_shuffled"  # takes credit's rate
 
 
 @dataclass(frozen=True)
@@ -24,7 +25,8 @@ class CreditTask:
     """A task of the study: its rows and start, its arms, seeds and contrasts, and the accuracy to reach.
 
     data: the folder. start: options of recipe.micro_start. The experiment is configs/experiment/credit_<name>.yaml.
-    window: updates whose mean has to reach it. rates: arms whose learning rate differs from the experiment's.
+    window: updates whose mean has to reach it. rates: arms whose learning rate differs from the experiment's. tuned:
+    the rates that `rates` compares.
     """
 
     data: str
@@ -34,6 +36,7 @@ class CreditTask:
     contrasts: tuple[str, ...]
     reach: str
     window: str = "1"
+    tuned: str = "2e-3 4e-3 8e-3"
     rates: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -49,6 +52,7 @@ TASKS = {
         ("credit:grpo", "credit:partial", "credit_shuffled:grpo"),
         "0.5",
         "8",
+        "1e-3 2e-3 4e-3",
     ),
     "parts4": CreditTask(
         "data/parts",
@@ -105,20 +109,31 @@ def evidence_credit(steps: Steps, stage: str = "", *overrides: str) -> None:
 
 
 def _rates(steps: Steps, name: str, overrides: tuple[str, ...]) -> int:
-    """Plain GRPO, or ARMS, at each rate; the best goes into the task's experiment or `CreditTask.rates`."""
-    given = steps.options
+    """Every arm at each rate; the best goes into the task's experiment or `CreditTask.rates`."""
+    given, task = steps.options, TASKS[name]
+    arms = given.arms or " ".join(arm for arm in task.arms.split() if arm != SHUFFLED)
     chosen = (
-        f"{RATE}={listed(given.rates or RATES)}", f"data.seed={listed(given.seeds or TUNING_SEEDS)}",
-        f"arm={listed(given.arms or 'grpo')}", f"run.name={ARM}_lr${{{RATE}}}.{SEED}",
+        f"{RATE}={listed(given.rates or task.tuned)}", f"data.seed={listed(given.seeds or TUNING_SEEDS)}",
+        f"arm={listed(arms)}", f"run.name={ARM}_lr${{{RATE}}}.{SEED}",
     )  # fmt: skip
     return _start_and_compare(steps, name, f"{name}_rates", [chosen], overrides)
 
 
 def _arms(steps: Steps, name: str, overrides: tuple[str, ...]) -> int:
-    """Every arm and seed, from one start; seeds outside, so that a stopped study has whole pairs."""
+    """Every arm and seed, from one start; seeds outside, so that a stopped study has whole pairs.
+
+    Arms that are not the task's own are compared with them in the folder `estimates`: they leave its table, and the
+    number of contrasts that Holm counts, as they are.
+    """
     given, task = steps.options, TASKS[name]
-    runs = list(_at_their_rates(task, (given.arms or task.arms).split(), (given.seeds or task.seeds).split()))
-    return _start_and_compare(steps, name, name, runs, overrides, "--contrasts", *task.contrasts)
+    arms = (given.arms or task.arms).split()
+    runs = list(_at_their_rates(task, arms, (given.seeds or task.seeds).split()))
+    others = [arm for arm in arms if arm not in task.arms.split()]
+    if not others:
+        return _start_and_compare(steps, name, name, runs, overrides, "--contrasts", *task.contrasts)
+    pairs = [f"{arm}:{against}" for arm in others for against in ("grpo", "credit")]
+    apart = ("--out", f"outputs/evidence_credit.{name}/estimates", "--contrasts", *pairs)
+    return _start_and_compare(steps, name, name, runs, overrides, *apart)
 
 
 def _at_their_rates(task: CreditTask, arms: Sequence[str], seeds: Sequence[str]) -> Iterator[tuple[str, ...]]:

@@ -26,10 +26,14 @@ def test_rates_are_compared_on_seeds_that_no_arm_uses():
     commands = dry("evidence_credit", "rates", "trainer.save_freq=4")
     runs = of_module(commands, "recipe.train")
     assert len(runs) == 3
-    assert all(
-        f"{LR}=2e-3,4e-3,8e-3 data.seed=100,101 arm=grpo run.name={ARM}_lr${{{LR}}}.{SEED} trainer.save_freq=4" in run
-        for run in runs
-    )
+    for run, rates, arms in zip(
+        runs,
+        ("1e-3,2e-3,4e-3", "2e-3,4e-3,8e-3", "2e-3,4e-3,8e-3"),
+        ("grpo,partial,credit", "grpo,credit", "grpo,credit"),
+        strict=True,
+    ):
+        name = f"run.name={ARM}_lr${{{LR}}}.{SEED}"
+        assert f"{LR}={rates} data.seed=100,101 arm={arms} {name} trainer.save_freq=4" in run
     assert "recipe.report online outputs/evidence_credit.chain8_rates --reach 0.8" in commands
     (run,) = of_module(dry("evidence_credit", "rates", TASKS="parts16", RATES="1e-3", SEEDS="7"), "recipe.train")
     assert f"{LR}=1e-3 data.seed=7 " in run
@@ -46,6 +50,15 @@ def test_arms_with_rates_of_their_own_run_seed_by_seed():
     ]
     own = [("data.seed=1,2", "arm=credit", f"{LR}=8e-3", f"run.name={ARM}.{SEED}")]
     assert list(_at_their_rates(task, ["credit"], ["1", "2"])) == own
+
+
+def test_arms_beside_the_plan_are_compared_in_a_table_of_their_own():
+    commands = dry("evidence_credit", "arms", TASKS="chain8", ARMS="credit_truncate credit_both", SEEDS="20 21")
+    (run,) = of_module(commands, "recipe.train")
+    assert f"data.seed=20,21 arm=credit_truncate,credit_both run.name={ARM}.{SEED}" in run
+    (report,) = of_module(commands, "recipe.report")
+    pairs = "credit_truncate:grpo credit_truncate:credit credit_both:grpo credit_both:credit"
+    assert report.endswith(f"--reach 0.8 --out outputs/evidence_credit.chain8/estimates --contrasts {pairs}")
 
 
 def test_the_runs_of_each_task_are_kept_in_a_file_of_a_folder():

@@ -191,7 +191,7 @@ def test_a_step_alone_in_its_group_is_compared_within_its_response() -> None:
     assert result[0].tolist() == pytest.approx([1.5, 0.5], abs=1e-4)
     assert result[1].tolist() == [-1.0, -1.0]
     assert stats["credit/shared_share"] == 0
-    assert stats["credit/fallback/constant"] == 0.5
+    assert stats["credit/fallback_rate"] == 0  # of the group, in which one has what differs
     redistributed = shaped(arguments, "redistribute")
     assert redistributed[0].tolist() == pytest.approx([1.5, 0.5], abs=1e-4)
 
@@ -292,18 +292,62 @@ def test_a_credit_at_its_siblings_mean_moves_as_one_beside_it() -> None:
 def test_siblings_lose_what_a_step_gains(drawn: dict[str, Any]) -> None:
     """With redistribute the siblings' advantages add up to GRPO's at each step, whether or not all of them have it.
 
-    Where signs hold an advantage back at 0 they do not; a negative one with a positive credit never is.
+    Those held back at 0 are left out.
     """
-    drawn |= {"step_ids": torch.arange(5).repeat(12, 1), "response_mask": torch.ones(12, 5)}
-    drawn |= {"advantages": -drawn["advantages"][:, :1].abs().repeat(1, 5), "credits": drawn["credits"].abs()}
+    level = drawn["advantages"][:, 0].view(3, 4)
+    plain = (level - level.mean(1, keepdim=True)).view(12, 1).repeat(1, 5)
+    drawn |= {"step_ids": torch.arange(5).repeat(12, 1), "response_mask": torch.ones(12, 5), "advantages": plain}
     keys = torch.arange(3).repeat_interleave(4)[:, None] * 5 + torch.arange(5)
     drawn["step_keys"] = keys.masked_fill(drawn["credits"].isnan(), -1)
-    result, stats = shape_advantages(**drawn, strength=1.0, mapping="redistribute", normalization="siblings")
+    result = shaped(drawn, "redistribute")
+    sums, expected = (values.view(3, 4, 5).sum(1) for values in (result, plain))
+    whole = ((~drawn["credits"].isnan()).view(3, 4, 5).sum(1) != 1) & (result.view(3, 4, 5) != 0).all(1)
+    torch.testing.assert_close(sums[whole], expected[whole], atol=1e-5, rtol=1e-5)
+
+
+def test_a_step_that_the_whole_group_has_alike_moves_nothing_not_even_by_rounding() -> None:
+    """GRPO's advantages add up to 0 but for rounding, which Adam would scale up."""
+    rewards = torch.tensor([1.0] * 7 + [0.0])
+    advantages = ((rewards - rewards.mean()) / (rewards.std() + 1e-6)).tolist()
+    assert sum(advantages) != 0
+    rows = [[1 / 16, 1 / 16]] * 7 + [[1 / 16, 0.0]]
+    result, stats = shape_advantages(
+        **group(rows, advantages, [1.0] * 7 + [15 / 16]),
+        strength=1.0, mapping="redistribute", normalization="siblings",
+    )  # fmt: skip
+    assert result[:, 0].tolist() == [0.0] * 8
     assert stats["credit/held_share"] == 0
-    count = (~drawn["credits"].isnan()).view(3, 4, 5).sum(1)
-    sums, plain = (values.view(3, 4, 5).sum(1) for values in (result, drawn["advantages"]))
-    if stats["credit/fallback_rate"] == 0:
-        torch.testing.assert_close(sums[count != 1], plain[count != 1])
+
+
+def test_a_step_of_a_failure_that_is_worse_than_its_siblings_is_never_rewarded() -> None:
+    """One of eight is right, one has a wrong line, six do not parse: having parsed makes a wrong line no better."""
+    rows = [[0.5, 0.5], [0.5, 0.0], *[[NAN, NAN]] * 6]
+    arguments = group(rows, [2.475] + [-0.3536] * 7, [1.0, 0.5] + [0.0] * 6)
+    arguments["step_keys"][2:] = -1
+    result = shaped(arguments, "redistribute")
+    assert result[1].tolist() == pytest.approx([1.0607, 0.0], abs=1e-3)
+    assert result[0].tolist() == pytest.approx([1.0607, 1.0607 + 0.9354 * 0.5], abs=0.1)
+    assert (result[2:] == arguments["advantages"][2:]).all()
+
+
+def test_where_one_response_has_a_harmful_step_of_its_own_its_siblings_balance() -> None:
+    """All write step 0 alike; the first, which fails, also writes one that costs."""
+    rows = [[0.5, -0.5], *[[0.5, NAN]] * 3]
+    arguments = group(rows, [-1.5, 0.5, 0.5, 0.5], [0.5, 1.0, 1.0, 1.0])
+    arguments["step_keys"] = torch.tensor([[0, 1], *[[0, -1]] * 3])
+    arguments["step_ids"][1:, 1] = -1
+    result = shaped(arguments, "redistribute")
+    assert result[:, 0].tolist() == [0.0] * 4
+    assert result[0, 1] < -1.5
+
+
+def test_padding_does_not_open_a_group_without_advantage() -> None:
+    arguments = HALVES | {"advantages": torch.zeros(4, 2), "rewards": torch.tensor([0.5, 0.0, 0.5, 0.0])}
+    padded = {
+        name: torch.nn.functional.pad(arguments[name], (0, 1), value=fill)
+        for name, fill in (("advantages", NAN), ("step_ids", -1), ("response_mask", 0))
+    }
+    assert torch.equal(shaped(arguments | padded)[:, :2], torch.zeros(4, 2))
 
 
 @given(batches, mappings, st.randoms(use_true_random=False), st.booleans())

@@ -28,7 +28,7 @@ from workers.choices import MAPPINGS, NORMALIZATIONS
 from workers.credit.ablation import ablated
 from workers.credit.checks import check_choice, check_numbers, check_shapes
 from workers.credit.contrast import CreditContrast, within_response
-from workers.credit.mapping import group_scales, shifts, sign_safe
+from workers.credit.mapping import balance, group_scales, shifts, sign_safe
 from workers.credit.sibling_contrast import against_siblings
 from workers.credit.states import state_advantages
 from workers.credit.statistics import statistics
@@ -66,7 +66,7 @@ def shape_advantages(
         step_ids: (B, T) integer, the step of each token, below K; -1 for a token of no step (and for padding).
         response_mask: (B, T), non-zero for a trained token; the others are left as they are.
         strength: bound on the change of an advantage, >= 0; in units of the group's root mean square advantage, except
-            with ``add`` within the response. ``redistribute`` may in addition take away A itself.
+            with ``add`` within the response. ``redistribute`` in addition replaces A by what balances the siblings.
         mapping: how compared credits change A; see `workers.credit.mapping`.
         normalization: how credits are compared; see `workers.credit.contrast`; for ``siblings``, `sibling_contrast`.
         tolerance: credits closer than this count as equal; also the tolerance of the formula; > 0.
@@ -153,7 +153,7 @@ def _compared(
 
 def _with_advantage(batch: _CreditBatch, normalization: str) -> Tensor:
     """(B,) whether a response has an advantage other than 0; with ``siblings``, whether one of its group has."""
-    open_B = has_advantage(batch.advantages)
+    open_B = has_advantage(batch.advantages, batch.in_response)
     if normalization != "siblings":
         return open_B
     return torch.zeros_like(batch.group_B).index_add(0, batch.group_B, open_B.long())[batch.group_B] > 0
@@ -192,6 +192,7 @@ def _mapped(
     length_B = batch.tokens_B_K1.sum(1)
     level_B = mean_advantages(batch.advantages, batch.in_response, length_B)
     scale_B = group_scales(level_B, length_B > 0, batch.group_B)
-    shift_B_K = shifts(mapping, contrast, level_B, scale_B, strength)
-    shift_B_K, held_B_K = sign_safe(shift_B_K, level_B, batch.credits_B_K, rewards)
+    balance_B_K = balance(level_B, length_B > 0, batch.group_B, contrast)
+    shift_B_K = shifts(mapping, contrast, level_B, scale_B, balance_B_K, strength)
+    shift_B_K, held_B_K = sign_safe(shift_B_K, level_B, contrast.u, batch.credits_B_K, rewards)
     return shift_B_K, {"shared_share": contrast.shared, "held_share": held_B_K & ~fallback_B_1}

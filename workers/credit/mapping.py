@@ -7,16 +7,17 @@ Shapes: B responses, K steps. For a response with mean advantage A whose group h
     redistribute   A_t = Abar + strength * a * u         for a step that was compared with its siblings, and
                    A_t = A + strength * a * u            for one that was compared within its response
 
-(``strength`` below 1 takes ``redistribute`` that part of the way from A.) Abar is the mean A of the siblings that the
-step was compared with: 0 if the whole group has the step. Where a response lacks it, such as a program that does not
-parse, Abar balances what that response's tokens keep: the advantages of a step add up to what GRPO gives its siblings,
-so credit moves advantage between siblings and never pushes what they all write. A response without advantage takes
-``strength * a * u`` in each; a group without advantage has the a of the batch's others. So shifts scale with A.
+(``strength`` below 1 takes ``redistribute`` that part of the way from A.) Abar is 0 if the whole group was compared.
+Else it is the mean A of those that were, less the group's: a response that lacks the step, such as a program that does
+not parse, keeps its A on its own tokens, and Abar balances it. So the advantages of a step's siblings add up to what
+they have in GRPO, but for what is held at 0. A response without advantage takes ``strength * a * u`` in ``add`` and
+``scale``; a group without advantage has the a of the batch's others. So shifts scale with A.
 
 Sign-safe: where A and the credit c of a step have the same sign, A_t does not get the other sign; it stops at 0. For a
 response with A = 0 a pass ratio of 1 counts as positive and one of 0 as negative: the lines that a right program needs
-are not blamed for earning less than a sibling's. With
-``add`` within the response, a is 1 and nothing is held back, so that the mean over the response stays A.
+are not blamed for earning less than a sibling's. Nor does Abar reward a step of a failure that is worse than its
+siblings': where A < 0 and u < 0, A_t stops at 0. With ``add`` within the response, a is 1 and nothing is held back, so
+that the mean over the response stays A.
 """
 
 import torch
@@ -42,8 +43,10 @@ def group_scales(level_B: Tensor, answered_B: Tensor, group_B: Tensor) -> Tensor
     return torch.where(mean_G > 0, mean_G, of_others).sqrt()[group_B]
 
 
-def shifts(mapping: str, contrast: CreditContrast, level_B: Tensor, scale_B: Tensor, strength: float) -> Tensor:
-    """A_t - A of each step (B, K), before `sign_safe`."""
+def shifts(
+    mapping: str, contrast: CreditContrast, level_B: Tensor, scale_B: Tensor, balance_B_K: Tensor, strength: float
+) -> Tensor:
+    """A_t - A of each step (B, K), before `sign_safe`. balance_B_K: Abar, see `balance`."""
     level_B_1 = level_B[:, None]
     shift_B_K = strength * scale_B[:, None] * contrast.u
     if mapping == "scale":
@@ -51,21 +54,33 @@ def shifts(mapping: str, contrast: CreditContrast, level_B: Tensor, scale_B: Ten
         bounded_B_K = torch.where(level_B_1 > 0, scaled_B_K.clamp(min=-level_B_1), scaled_B_K.clamp(max=-level_B_1))
         return torch.where(level_B_1 == 0, shift_B_K, bounded_B_K)
     if mapping == "redistribute":
-        return shift_B_K + min(strength, 1.0) * _to_mean_of_siblings(level_B, contrast)
+        return shift_B_K + min(strength, 1.0) * (balance_B_K - level_B_1) * contrast.shared
     return shift_B_K
 
 
-def _to_mean_of_siblings(level_B: Tensor, contrast: CreditContrast) -> Tensor:
-    """Abar - A of each step that was compared with its siblings; 0 elsewhere (B, K)."""
+def balance(level_B: Tensor, answered_B: Tensor, group_B: Tensor, contrast: CreditContrast) -> Tensor:
+    """Abar of each step that was compared with its siblings; 0 elsewhere (B, K).
+
+    Exactly 0 where the whole group was compared: the advantages of a group add up to 0 but for rounding, which Adam
+    would scale up where there is no other signal. answered_B: whether a response has tokens; else it is not counted.
+    """
     shared_B_K = contrast.shared
+    zeros_G = level_B.new_zeros(int(group_B.max()) + 1)
+    size_G = zeros_G.index_add(0, group_B, answered_B.to(level_B))
+    mean_G = zeros_G.index_add(0, group_B, level_B * answered_B) / size_G.clamp(min=1)
     _, key_M, count_S = contrast.shared_key[shared_B_K].unique(return_inverse=True, return_counts=True)
-    level_M = level_B[:, None].expand_as(shared_B_K)[shared_B_K]
-    mean_S = level_B.new_zeros(len(count_S)).index_add_(0, key_M, level_M) / count_S
-    return torch.zeros_like(contrast.u).masked_scatter(shared_B_K, mean_S[key_M] - level_M)
+    rows_M = shared_B_K.nonzero()[:, 0]
+    deviation_M = (level_B - mean_G[group_B])[rows_M]
+    mean_S = level_B.new_zeros(len(count_S)).index_add_(0, key_M, deviation_M) / count_S
+    balance_M = mean_S[key_M].masked_fill(count_S[key_M] == size_G[group_B[rows_M]], 0.0)
+    return torch.zeros_like(contrast.u).masked_scatter(shared_B_K, balance_M)
 
 
-def sign_safe(shift_B_K: Tensor, level_B: Tensor, credits_B_K: Tensor, rewards: Tensor | None) -> tuple[Tensor, Tensor]:
-    """Shifts that do not take A past 0 against the sign that A and the credit share; and where they were held back.
+def sign_safe(
+    shift_B_K: Tensor, level_B: Tensor, u_B_K: Tensor, credits_B_K: Tensor, rewards: Tensor | None
+) -> tuple[Tensor, Tensor]:
+    """Shifts that do not take A past 0 against the sign that A and the credit (or a negative A and u) share; and where
+    they were held back.
 
     rewards: (B,) pass ratios, which decide where A is 0.
     """
@@ -75,5 +90,6 @@ def sign_safe(shift_B_K: Tensor, level_B: Tensor, credits_B_K: Tensor, rewards: 
         of_rewards_B = (rewards >= 1).to(sign_B) - (rewards <= 0).to(sign_B)
         sign_B = torch.where(level_B == 0, of_rewards_B, sign_B)
     agree_B_K = sign_B[:, None] * credits_B_K.nan_to_num(0.0).sign() > 0
+    agree_B_K |= (level_B_1 < 0) & (u_B_K < 0)
     held_B_K = agree_B_K & ((level_B_1 + shift_B_K) * sign_B[:, None] < 0)
     return torch.where(held_B_K, -level_B_1, shift_B_K), held_B_K

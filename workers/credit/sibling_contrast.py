@@ -75,15 +75,15 @@ def against_siblings(
     own_B_K = from_mean(credits_B_K, tokens_B_K)
     own_scale_B = torch.maximum(_spread(own_B_K, tokens_B_K * valid_B_K) + delta_G[group_B], largest(own_B_K))
     u_B_K = torch.where(alone_B_K, own_B_K / own_scale_B[:, None], u_B_K)
+    deviation_B_K = torch.where(alone_B_K, own_B_K, deviation_B_K)
     most_G, spread_G = (
         delta_G.new_zeros(groups).scatter_reduce_(0, group_B, largest(values_B_K), "amax")
         for values_B_K in (credits_B_K, deviation_B_K)
     )
     return CreditContrast(
         u=u_B_K,
-        # Of the group: were a response without the step that differs to keep its advantage alone, its other steps would
-        # take what no sibling's balance.
-        spread=torch.maximum(spread_G[group_B], largest(own_B_K.masked_fill(~alone_B_K, 0.0))),
+        # Of the group: were a response to keep its advantage alone, its siblings' steps would take what no other balances.
+        spread=spread_G[group_B],
         comparable=(shared_B_K | alone_B_K).any(1),
         silent=most_G[group_B] < tolerance,
         shared_key=torch.where(shared_B_K, step_keys, -1),

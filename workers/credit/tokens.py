@@ -26,9 +26,10 @@ def count_tokens(step_ids: Tensor, in_response: Tensor, steps: int) -> Tensor:
     return counts_B_K1.double()
 
 
-def has_advantage(advantages: Tensor) -> Tensor:
-    """Whether any advantage of a row differs from 0 (B,)."""
-    return torch.cat([advantages[rows].abs().amax(1) != 0 for rows in _row_blocks(advantages)])
+def has_advantage(advantages: Tensor, in_response: Tensor) -> Tensor:
+    """Whether the advantage of any token of a response differs from 0 (B,)."""
+    blocks = _row_blocks(advantages)
+    return torch.cat([torch.where(in_response[rows], advantages[rows], 0.0).abs().amax(1) != 0 for rows in blocks])
 
 
 def mean_advantages(advantages: Tensor, in_response: Tensor, length_B: Tensor) -> Tensor:

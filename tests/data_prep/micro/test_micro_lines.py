@@ -24,7 +24,7 @@ from rewards.counterfactual.replay import Plan, estimate
 
 GOLD = "a=lambda x:x-7\nb=lambda x:a(x)*2\nc=lambda x:b(x)+3\nd=lambda x:c(x)-4"
 LINES = GOLD.splitlines()
-PROMPT_TOKENS, RESPONSE_TOKENS, MODEL_TOKENS = 184, 320, 512  # configs/experiment/evidence_credit_parts16.yaml
+PROMPT_TOKENS, RESPONSE_TOKENS, MODEL_TOKENS = 184, 320, 512  # configs/experiment/credit_parts16.yaml
 
 
 def passed(program: str, tests: list[str]) -> float:
@@ -142,7 +142,7 @@ def test_sixteen_lines_fit_the_response_the_prompt_and_the_model():
     assert PROMPT_TOKENS + RESPONSE_TOKENS <= MODEL_TOKENS
     rng = random.Random(0)
     answers = [
-        source_of(with_wrong_lines(rng, random_lines(rng, NAMES[3]), 0.15)[0]) for _ in range(2000)
+        source_of(with_wrong_lines(rng, random_lines(rng, NAMES[3]), 0.16)[0]) for _ in range(2000)
     ]  # a byte is a token, and one more ends the turn
     assert sum(len(answer) + 1 > RESPONSE_TOKENS for answer in answers) / 2000 < 0.01
     assert len(source_of(flawed(rng, random_lines(rng, NAMES[3])))) + 1 <= 16 * 15 + 3 * 15

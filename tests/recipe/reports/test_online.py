@@ -42,6 +42,7 @@ def test_the_mean_leaves_out_the_first_update_whose_samples_no_arm_has_changed(t
         ([0.2, 0.8, 0.2, 0.3], 3, 1.0, True),  # at first the mean of all so far
         ([0.1, 0.9, 0.1], 9, 1.0, True),
         ([0.1, 0.7, 0.1], 2, 3.0, False),
+        ([0.0, 0.5, 0.5, 0.5], 3, 3.0, True),
     ],
 )
 def test_updates_to_an_accuracy_count_runs_that_never_reach_it(
@@ -202,4 +203,6 @@ def test_the_mean_of_several_updates_has_to_reach_the_accuracy(tmp_path: Path, c
     assert "| arm | runs | update 1 (%) | updates 2 to the last (%) | updates to 50%, mean of 2 | reached |" in table
     assert "| grpo | 1 | 10.0 | 60.0 | 1.7 | 1 of 1 |" in table  # 0.3 after one update, 0.6 after two
     assert report.main(["online", runs, "--window", "0"]) == 2
-    assert "need window >= 1, got 0" in capsys.readouterr().err
+    assert "window >= 1, got 0.5 and 0" in capsys.readouterr().err
+    assert report.main(["online", runs, "--reach", "50"]) == 2
+    assert "need an accuracy in (0, 1]" in capsys.readouterr().err

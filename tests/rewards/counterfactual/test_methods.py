@@ -176,13 +176,17 @@ def test_a_step_that_no_run_can_reach_has_credit_0_without_a_replay():
     assert found.replays == 3
 
 
-@given(st.sets(st.integers(0, 3)), st.sampled_from(["delete", "truncate", "shapley"]), st.integers(1, 20))
-def test_a_steps_parts_in_the_tests_have_its_credit_as_their_mean(wrong, method, budget):
+@given(
+    st.sets(st.integers(0, 3)),
+    st.sampled_from([("delete",), ("truncate",), ("shapley",), ("replace",), ("delete", "replace")]),
+    st.integers(2, 20),
+)
+def test_a_steps_parts_in_the_tests_have_its_credit_as_their_mean(wrong, methods, budget):
     solution = program(*(5 if index in wrong else 1 for index in range(4)))
-    found = credits_of(solution, methods=(method,), budget=budget)
+    found = credits_of(solution, [program(1, 1, 1, 5)], methods=methods, budget=budget)
     assert found.tests.shape == (4, 4)
     np.testing.assert_allclose(found.tests.mean(axis=1), found.values)
-    if method == "delete" and budget >= 4:
+    if methods == ("delete",) and budget >= 4:
         np.testing.assert_array_equal(found.tests, np.diag([float(index not in wrong) for index in range(4)]))
 
 
@@ -196,9 +200,9 @@ def test_a_program_that_passes_other_tests_when_it_runs_again_is_flaky():
     assert found.cause == "flaky"
 
 
-def worth_of(seed: int) -> dict[tuple[bool, ...], float]:
+def worth_of(seed: int, blocks: int = 4) -> dict[tuple[bool, ...], float]:
     rng = random.Random(seed)
-    return {kept: rng.random() for kept in itertools.product([False, True], repeat=4)}
+    return {kept: rng.random() for kept in itertools.product([False, True], repeat=blocks)}
 
 
 def players(coalition: tuple[bool, ...]) -> list[int]:
@@ -206,24 +210,25 @@ def players(coalition: tuple[bool, ...]) -> list[int]:
 
 
 def exact(worth: dict[tuple[bool, ...], float], orders: Sequence[tuple[int, ...]] = ()) -> list[float]:
-    """Mean gains of four players over these orders; over all: Shapley values by the definition."""
-    values = [0.0] * 4
-    orders = orders or list(itertools.permutations(range(4)))
+    """Mean gains of the players over these orders; over all: Shapley values by the definition."""
+    number = len(next(iter(worth)))
+    values = [0.0] * number
+    orders = orders or list(itertools.permutations(range(number)))
     for order in orders:
         for position, player in enumerate(order):
-            before = tuple(index in order[:position] for index in range(4))
-            after = tuple(index in order[: position + 1] for index in range(4))
+            before = tuple(index in order[:position] for index in range(number))
+            after = tuple(index in order[: position + 1] for index in range(number))
             values[player] += (worth[after] - worth[before]) / len(orders)
     return values
 
 
-@given(st.integers(0, 1000), st.integers(15, 40))
-def test_shapley_values_of_four_blocks_are_exact_with_budget_for_all_coalitions(seed, budget):
-    worth = worth_of(seed)
-    found = credits_of(program(1, 1, 1, 1), judge=lambda text: Outcome(worth[right(text)]), methods=("shapley",),
-                       budget=budget)  # fmt: skip
+@given(st.integers(0, 1000), st.integers(2, 4), st.integers(15, 40))
+def test_shapley_values_of_up_to_four_blocks_are_exact_with_budget_for_all_coalitions(seed, blocks, budget):
+    worth = worth_of(seed, blocks)
+    found = credits_of(program(*[1] * blocks), judge=lambda text: Outcome(worth[right(text)[:blocks]]),
+                       methods=("shapley",), budget=budget)  # fmt: skip
     assert found.values == pytest.approx(exact(worth))
-    assert found.replays == 15
+    assert found.replays == 2**blocks - 1
 
 
 def test_sampled_orders_come_with_their_reverses_so_that_pairwise_effects_are_exact():
