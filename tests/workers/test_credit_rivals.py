@@ -99,3 +99,21 @@ def test_gigpo_counts_each_visit_of_a_state_and_leaves_a_turn_alone_in_its_state
         torch.zeros(2, 0, dtype=torch.int64), weight=1.0,
     )  # fmt: skip
     assert without.tolist() == [[1.0, 1.0]] * 2
+
+
+@pytest.mark.parametrize("rival", ["values", "segments", "states"])
+def test_hostile_numbers_stay_finite(rival: str):
+    steps = 3000
+    generator = torch.Generator().manual_seed(0)
+    credits = torch.randn(4, steps, generator=generator)
+    credits[:, 7], credits[3] = NAN, NAN
+    advantages = torch.tensor([0.0, 1e6, -1e6, 1.0])[:, None].repeat(1, steps)
+    arguments = advantages, credits, torch.arange(steps).repeat(4, 1), torch.ones(4, steps)
+    if rival == "states":
+        shaped, stats = state_advantages(*arguments, torch.arange(4 * steps).view(4, steps) // 2, weight=1.0)
+    else:
+        options = {"probabilities": torch.rand(4, steps, generator=generator), "max_probability": 0.9}
+        shaped, stats = value_advantages(*arguments, **(options if rival == "segments" else {}))
+    assert shaped.isfinite().all()
+    assert all(math.isfinite(value) for value in stats.values())
+    assert torch.equal(shaped[3], advantages[3])
