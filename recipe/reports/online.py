@@ -194,7 +194,11 @@ def write_online(
     """Write table and numbers; returns the table followed by the notes, a paragraph each."""
     rows, compared = online_rows(accuracies, goal), contrasts(accuracies, pairs, goal)
     table = "\n\n".join([online_table(rows, compared, goal), *notes])
-    numbers = {"goal": asdict(goal), "arms": [asdict(row) for row in rows], "contrasts": [asdict(one) for one in compared]}
+    numbers = {
+        "goal": asdict(goal),
+        "arms": [asdict(row) for row in rows],
+        "contrasts": [asdict(one) for one in compared],
+    }
     out.mkdir(parents=True, exist_ok=True)
     write_atomically(out / "online.md", f"{table}\n")
     write_atomically(out / "online.json", json.dumps(numbers, indent=1, allow_nan=False) + "\n")

@@ -1,9 +1,9 @@
 """The evidence that credit helps where a trajectory's reward says little: docs/evidence/credit_plan.md.
 
 `rates` finds the learning rate of each arm, on seeds that the evidence does not use; `arms` compares the arms at the
-rate that the task's experiment states, or at their own, and others that are given in a table apart; `rivals` adds those of other papers, and GRPO with
-more of what credit costs, to the same folder; `agents` compares credit per turn with GiGPO. A study that was stopped
-resumes.
+rate that the task's experiment states, or at their own, and other arms that are given in a table apart; `rivals` adds
+those of other papers, and GRPO with more of what credit costs, to the same folder; `agents` compares credit per turn
+with GiGPO. A study that was stopped resumes.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -82,7 +82,7 @@ def against_siblings(
     )
     return CreditContrast(
         u=u_B_K,
-        # Of the group: were a response to keep its advantage alone, its siblings' steps would take what no other balances.
+        # Of the group: were one response to keep its advantage, its siblings' steps would take what none balances.
         spread=spread_G[group_B],
         comparable=(shared_B_K | alone_B_K).any(1),
         silent=most_G[group_B] < tolerance,
