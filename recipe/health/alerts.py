@@ -10,7 +10,7 @@ from recipe.health.rules import Finding, findings
 from recipe.records.experiment_page import failure_logged
 from recipe.records.run_directory import RunDirectory
 
-ALERTED = ("masked", "entropy", "near line", "line")
+ALERTED = ("masked", "collapsed", "entropy", "near line", "line")
 """Rules that a step can break permanently; the others are read when a run has ended (`recipe.doctor`)."""
 EVENT = "alert"
 KEPT = 64

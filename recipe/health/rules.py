@@ -18,6 +18,8 @@ from recipe.records.tables import CUT_SHARE, LARGEST_ERROR, cut_share
 PROJECTION = "actor/projection"
 NEAR = 0.25
 """Share of the way from a protected skill's anchor to its line that must remain between its J and the line."""
+_KEPT = 1 / 3
+"""Share of its best accuracy that a skill keeps unless its policy collapsed."""
 _ROUNDING = 1e-6
 _READ = re.compile(
     "actor/(entropy|grad_norm|pg_clipfrac|ppo_kl)|credit/(fallback|unjudged_share)|critic/advantages/|reward/"
@@ -87,13 +89,29 @@ def _signal(run: Record) -> str | None:
 def _learned(run: Record) -> str | None:
     values = run.values("reward/acc")
     first, last = run.first("reward/acc"), run.last("reward/acc")
-    if first is None or last is None or len(values) < 4 * LAST:
+    if first is None or last is None or len(values) < 4 * LAST or _collapsed(run):
         return None
     error = scatter(values) * math.sqrt(2 / LAST)
     if last - first < -2 * error:
         return f"accuracy of the steps' samples fell from {first:.1%} to {last:.1%}"
     if last - first < 2 * error:
         return f"accuracy of the steps' samples went from {first:.1%} to {last:.1%}: within noise"
+    return None
+
+
+def _collapsed(run: Record) -> str | None:
+    """A skill's samples, since the next stage's skill may well start lower; all samples where skills have no names."""
+    names = [name.removesuffix("/accuracy") for name in run.named("train_skill/") if name.endswith("/accuracy")]
+    own = {name: f"train_skill/{name}/accuracy" for name in names if name not in ("mean", "worst")}
+    for name, metric in (own or {"all": "reward/acc"}).items():
+        steps, values = [step for step, _ in run.steps_where(metric)], run.values(metric)
+        if len(values) < 2 * LAST:
+            continue
+        best = max(range(len(values) - 2 * LAST + 1), key=lambda start: fmean(values[start : start + LAST]))
+        before, last = fmean(values[best : best + LAST]), fmean(values[-LAST:])
+        if last < before * _KEPT and before - last > 4 * scatter(values) * math.sqrt(2 / LAST):
+            best_steps = f"steps {steps[best]} to {steps[best + LAST - 1]}"
+            return f"{name}: right samples fell from {before:.1%} in {best_steps} to {last:.1%}"
     return None
 
 
@@ -273,6 +291,8 @@ RULES = (
     Rule("signal", "`critic/advantages`, `reward/acc`", "groups differ; 2 to 98% right", _BATCH, _signal),
     Rule("learned", "`reward/acc`", "rises beyond noise in 20 steps",
          "a higher rate (`optim.lr`), more samples, more steps", _learned),
+    Rule("collapsed", "`train_skill/<name>/accuracy`", "keeps a third of its best five steps",
+         "an earlier checkpoint and a lower rate (`optim.lr`), `arm=kl`; read that step's `generations/`", _collapsed),
     Rule("entropy", "`actor/entropy`", "above a tenth of its start, unless 90% are right",
          "a lower rate, `arm=entropy`, `arm=kl`", _entropy),
     Rule("gradient", "`actor/grad_norm`", "below 20 medians",

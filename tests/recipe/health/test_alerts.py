@@ -67,6 +67,12 @@ def test_j_near_its_line_alerts_before_it_crosses_and_crossing_alerts_again(run:
     assert recorded(run) == [(3, "near line"), (5, "line")]
 
 
+def test_a_policy_that_collapses_alerts_while_it_trains(run: RunDirectory) -> None:
+    accuracy = {step: {"train_skill/parts/accuracy": 0.7 if step <= 37 else 0.0} for step in range(1, 45)}
+    train(run, accuracy, OmegaConf.create({"trainer": {"logger": ["console"]}}))
+    assert recorded(run) == [(41, "collapsed")]  # the mean of five steps is below a third of 70%
+
+
 def test_a_healthy_run_alerts_nobody(run: RunDirectory) -> None:
     train(run, {step: {"actor/entropy": 1.0, "reward/masked_share": 0.0, "reward/acc": 0.0} for step in range(1, 9)})
     assert run.events() == []

@@ -54,6 +54,15 @@ CASES = [
     ("learned", _falling("reward/acc", 0.5, 0.3), "fell from 50.0% to 30.0%", _falling("reward/acc", 0.3, 0.5)),
     ("learned", [{"reward/acc": 0.4}, {"reward/acc": 0.6}] * 10, "from 48.0% to 52.0%: within noise",
         [{"reward/acc": 0.4}, {"reward/acc": 0.6}] * 9),
+    ("collapsed", _falling("train_skill/sql/accuracy", 0.6, 0.1),
+        "sql: right samples fell from 60.0% in steps 1 to 5 to 10.0%", _falling("train_skill/sql/accuracy", 0.6, 0.3)),
+    ("collapsed", _falling("reward/acc", 0.6, 0.1), "all: right samples fell",
+        [*_falling("reward/acc", 0.6, 0.1)[:10], *_falling("reward/acc", 0.1, 0.6)]),  # it came back
+    ("collapsed", _falling("reward/acc", 0.6, 0.1), "all: right samples fell",  # the next stage's skill starts lower
+        [row | {f"train_skill/{skill}/accuracy": row["reward/acc"]} for skill, row in zip(
+            ["sql"] * 10 + ["trace"] * 10, _falling("reward/acc", 0.6, 0.1), strict=True)]),
+    ("collapsed", _falling("reward/acc", 0.6, 0.1), "to 10.0%",
+        [{"reward/acc": 0.2}, {"reward/acc": 0.0}] * 10 + [{"reward/acc": 0.0}] * 5),  # noise
     ("entropy", _falling("actor/entropy", 1.0, 0.09), "from 1 to 0.09", _falling("actor/entropy", 1.0, 0.11)),
     ("entropy", _falling("actor/entropy", 1.0, 0.09), "nats",
         _falling("actor/entropy", 1.0, 0.0, accuracy=0.95)),
