@@ -112,8 +112,10 @@ def test_hostile_numbers_stay_finite(rival: str):
     if rival == "states":
         shaped, stats = state_advantages(*arguments, torch.arange(4 * steps).view(4, steps) // 2, weight=1.0)
     else:
-        options = {"probabilities": torch.rand(4, steps, generator=generator), "max_probability": 0.9}
-        shaped, stats = value_advantages(*arguments, **(options if rival == "segments" else {}))
+        probabilities = torch.rand(4, steps, generator=generator) if rival == "segments" else None
+        shaped, stats = value_advantages(
+            *arguments, probabilities=probabilities, max_probability=0.9 if probabilities is not None else 1.0
+        )
     assert shaped.isfinite().all()
     assert all(math.isfinite(value) for value in stats.values())
     assert torch.equal(shaped[3], advantages[3])
