@@ -91,7 +91,7 @@ def test_rivals_join_the_arms_of_the_sparse_task_on_three_of_their_seeds():
     assert [one.split("data.seed=40,41,42 ")[1] for one in (plain, inverted, twice, more)] == [
         f"arm=grpo,partial,credit,credit_shuffled,vineppo,spo run.name={ARM}.{SEED}",
         f"arm=credit credit.ablation=inverted run.name=credit_inverted.{SEED}",
-        f"arm=grpo {LR}=0.008 run.name=grpo_twice_rate.{SEED}",
+        f"arm=grpo {LR}=0.004 run.name=grpo_twice_rate.{SEED}",
         f"arm=grpo actor_rollout_ref.rollout.n=16 run.name=grpo_more_samples.{SEED}",
     ]
     assert of_module(commands, "recipe.keep") == ["recipe.keep outputs/evidence_credit.parts16 kept/parts16.jsonl.xz"]
