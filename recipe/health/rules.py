@@ -99,12 +99,17 @@ def _learned(run: Record) -> str | None:
     return None
 
 
+def _skills(run: Record, kind: str) -> list[str]:
+    """The skills with an accuracy under ``<kind>/``, sorted."""
+    return sorted({key.split("/")[0] for key in run.named(f"{kind}/") if key.endswith("/accuracy")} - {"mean", "worst"})
+
+
 def _collapsed(run: Record) -> str | None:
     """A skill's samples, since the next stage's skill may well start lower; all samples where skills have no names."""
-    names = [name.removesuffix("/accuracy") for name in run.named("train_skill/") if name.endswith("/accuracy")]
-    own = {name: f"train_skill/{name}/accuracy" for name in names if name not in ("mean", "worst")}
+    own = {name: f"train_skill/{name}/accuracy" for name in _skills(run, "train_skill")}
     for name, metric in (own or {"all": "reward/acc"}).items():
-        steps, values = [step for step, _ in run.steps_where(metric)], run.values(metric)
+        found = run.steps_where(metric)
+        steps, values = [step for step, _ in found], [value for _, value in found]
         if len(values) < 2 * LAST:
             continue
         best = max(range(len(values) - 2 * LAST + 1), key=lambda start: fmean(values[start : start + LAST]))
@@ -204,8 +209,7 @@ def _generalises(run: Record) -> str | None:
 
 
 def _forgets(run: Record) -> str | None:
-    skills = {key.split("/")[0] for key in run.named("skill/") if key.endswith("/accuracy")} - {"mean", "worst"}
-    falls = {skill: fall_from_peak(run.rows, skill) for skill in sorted(skills)}
+    falls = {skill: fall_from_peak(run.rows, skill) for skill in _skills(run, "skill")}
     lost = {skill: fall for skill, (fall, noise) in falls.items() if fall > max(0.05, noise)}
     return ", ".join(f"{skill} is {100 * fall:.0f} points below its peak" for skill, fall in lost.items()) or None
 

@@ -61,19 +61,18 @@ def shifts(
 def balance(level_B: Tensor, answered_B: Tensor, group_B: Tensor, contrast: CreditContrast) -> Tensor:
     """Abar of each step that was compared with its siblings; 0 elsewhere (B, K).
 
-    Exactly 0 where the whole group was compared: the advantages of a group add up to 0 but for rounding, which Adam
-    would scale up where there is no other signal. answered_B: whether a response has tokens; else it is not counted.
+    The group's mean is taken off also where it should be 0: single-precision advantages add up to 0 but for rounding,
+    which Adam would scale up where there is no other signal. answered_B: whether a response has tokens; else it is not
+    counted.
     """
     shared_B_K = contrast.shared
     zeros_G = level_B.new_zeros(int(group_B.max()) + 1)
-    size_G = zeros_G.index_add(0, group_B, answered_B.to(level_B))
-    mean_G = zeros_G.index_add(0, group_B, level_B * answered_B) / size_G.clamp(min=1)
+    size_G = zeros_G.index_add(0, group_B, answered_B.to(level_B)).clamp(min=1)
+    mean_G = zeros_G.index_add(0, group_B, level_B * answered_B) / size_G
     _, key_M, count_S = contrast.shared_key[shared_B_K].unique(return_inverse=True, return_counts=True)
-    rows_M = shared_B_K.nonzero()[:, 0]
-    deviation_M = (level_B - mean_G[group_B])[rows_M]
+    deviation_M = (level_B - mean_G[group_B])[shared_B_K.nonzero()[:, 0]]
     mean_S = level_B.new_zeros(len(count_S)).index_add_(0, key_M, deviation_M) / count_S
-    balance_M = mean_S[key_M].masked_fill(count_S[key_M] == size_G[group_B[rows_M]], 0.0)
-    return torch.zeros_like(contrast.u).masked_scatter(shared_B_K, balance_M)
+    return torch.zeros_like(contrast.u).masked_scatter(shared_B_K, mean_S[key_M])
 
 
 def sign_safe(
