@@ -2,6 +2,7 @@
 
     python -m benchmarks.step_time --other "credit=counterfactual credit.budget=4" experiment=quickstart
     python -m benchmarks.step_time --other projection=qp experiment=quickstart
+    python -m benchmarks.step_time --other trainer.v1.trainer_mode=skillcredit_colocate_async experiment=quickstart
     python -m benchmarks.step_time --base projection=off --other "projection=qp projection.protected=[write,repair]" \
         experiment=paper_b protocol.skill_sequence=[sql] protocol.stage_steps=12
     # a closed loop, verification included: two protected skills (steps 17 to 24 of three stages of 8), and all mixed

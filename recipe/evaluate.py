@@ -47,6 +47,8 @@ REFUSED, FAILED = 2, 1
 SECONDS_BETWEEN_LINES = 10.0
 CONCURRENCY = 64
 """Concurrent requests per server."""
+SECONDS_OF_AN_ANSWER, SLOWEST = 600.0, 10.0
+"""A request's time limit: at least so many seconds, and at so many tokens a second; answers are not streamed."""
 
 
 class RequestError(ValueError):
@@ -237,7 +239,9 @@ async def _collect(
     urls: Sequence[str],
     name: str | None,
 ) -> SampleJournal:
-    endpoints = Endpoints(urls, key=os.environ.get("OPENAI_API_KEY", "none"), retries=options.retries)
+    seconds = max(SECONDS_OF_AN_ANSWER, options.max_tokens / SLOWEST)
+    key = os.environ.get("OPENAI_API_KEY", "none")
+    endpoints = Endpoints(urls, key=key, retries=options.retries, timeout=seconds)
     try:
         servers = await endpoints.find_model(name)
         files = {dataset: str(path.absolute()) for dataset, path in data_files(options.data).items()}

@@ -21,6 +21,7 @@ from typing import Any
 
 from omegaconf import OmegaConf
 
+from recipe.evaluation import general
 from recipe.records import kept_runs
 from recipe.records.arms import finished_runs
 from recipe.records.kept_runs import KeptRun, is_file
@@ -36,7 +37,7 @@ LEFT_OUT = (
     "prompt_length", "response", "response_length/max", "response_length/min", "response_length_non_aborted",
     "reward/busy_seconds", "reward/error", "reward/feasible", "reward/format", "reward/judge_seconds",
     "reward/pass_ratio", "reward/quality", "reward/score", "rollout_corr", "timing_per_token_ms", "timing_s",
-    "train_skill", "training", "val-aux", "val-core",
+    "training", "val-aux", "val-core",
 )  # fmt: skip
 STEP_TIME = "timing_s/step"
 """The one time that tables read."""
@@ -45,7 +46,7 @@ COARSE = (
     "actor/entropy", "actor/projection/cosine", "actor/projection/displacement_norm",
     "actor/projection/multiplier", "actor/projection/predicted_change", "actor/projection/split_half_cosine",
 )  # fmt: skip
-EVENTS = ("start", "end")
+EVENTS = ("start", "end", general.EVENT)
 DIGITS, TIME_DIGITS, COARSE_DIGITS = 6, 5, 3
 SECONDS = 0
 
@@ -72,12 +73,19 @@ def kept(run: RunDirectory) -> KeptRun:
 def pack(folder: Path, file: Path, wanted: Collection[str] = ()) -> str:
     """Add the finished runs that the file lacks; returns a summary. wanted: their names; none: all in the folder."""
     known = kept_runs.read(file) if file.exists() else []
+    known = [run for run in known if not _was_measured_since(run, folder)]
     names = {run.path.name for run in known}
     runs = [run for run in finished_runs(folder) if not wanted or run.path.name in wanted]
     new = [kept(run) for run in runs if run.path.name not in names]
     if new:
         kept_runs.write(file, [*known, *new])
     return f"{len(new)} runs kept in {file}, which had {len(known)}"
+
+
+def _was_measured_since(run: KeptRun, folder: Path) -> bool:
+    """Whether the folder's run has a measurement of text (`recipe.report perplexity`) that the kept one lacks."""
+    here = RunDirectory(folder / run.path.name)
+    return here.finished and general.general_loss(here) not in (None, general.general_loss(run))
 
 
 def unpack(file: Path, folder: Path) -> str:

@@ -4,8 +4,8 @@
     python -m recipe.memory --presets platform=gpu_1x8                                   every preset, LoRA and full
     python -m recipe.memory --supervised 512 sft_experiment=english model.path=FOLDER    a supervised training on a CPU
 
-Further arguments are overrides, as for recipe.train or recipe.sft. ``--gib N`` is the memory of a GPU (79: what torch
-sees of an A100 or H100 with 80 GB); the CPU platform uses the machine's own memory.
+Further arguments are overrides, as for recipe.train or recipe.sft. ``--gib N`` is the memory of a GPU, in
+place of ``run.gpu_memory_gib``; the CPU platform uses the machine's own memory.
 """
 
 import argparse
@@ -45,7 +45,7 @@ def presets() -> list[str]:
     return sorted(path.stem for path in Path(configs.__path__[0], "model_preset").glob("*.yaml"))
 
 
-def read_plan(overrides: list[str], gpu_memory_gib: float) -> MemoryPlan:
+def read_plan(overrides: list[str], gpu_memory_gib: float | None = None) -> MemoryPlan:
     """Compose a configuration and plan its memory.
 
     Raises:
@@ -55,15 +55,16 @@ def read_plan(overrides: list[str], gpu_memory_gib: float) -> MemoryPlan:
     return _read_plan(overrides, gpu_memory_gib)[1]
 
 
-def _read_plan(overrides: list[str], gpu_memory_gib: float) -> tuple[DictConfig, MemoryPlan]:
+def _read_plan(overrides: list[str], gpu_memory_gib: float | None = None) -> tuple[DictConfig, MemoryPlan]:
     with initialize_config_module("configs", version_base=None):
         config: DictConfig = compose("train", overrides)
     settle_precision(config, "run.precision")
-    memory = machine_memory() / GIB if config.trainer.device == "cpu" else gpu_memory_gib
+    of_gpu = config.run.gpu_memory_gib if gpu_memory_gib is None else gpu_memory_gib
+    memory = machine_memory() / GIB if config.trainer.device == "cpu" else of_gpu
     return config, plan_memory(config, shape_of(config.actor_rollout_ref.model.path), memory)
 
 
-def preset_table(overrides: list[str], gpu_memory_gib: float) -> Table:
+def preset_table(overrides: list[str], gpu_memory_gib: float | None = None) -> Table:
     """One row per preset and adaptation, in Markdown: GiB per GPU in each phase, GiB of a node's host memory."""
     table = Table(
         "preset", "trained", "training", "generating", "engines x sequences", "host", "fits", box=box.MARKDOWN
@@ -86,7 +87,7 @@ def main() -> int:
         prog=program("memory"), description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--presets", action="store_true", help="a table of every preset, with LoRA and full training")
-    parser.add_argument("--gib", type=float, default=79.0, help="memory of one GPU in GiB")
+    parser.add_argument("--gib", type=float, help="memory of one GPU in GiB (default: run.gpu_memory_gib)")
     parser.add_argument(
         "--runs", type=int, default=0, help="on a CPU, also the disk of this many runs and their models"
     )

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from data_prep.made_from import MadeFiles, MadeFilesError, alone
 from recipe.runtime import supervised_folder
-from recipe.studies.made_data import MICRO_ROWS, sft_files
+from recipe.studies.files import MICRO_ROWS, sft_files
 
 STEPS = 4
 """Steps of scripts/quickstart.sh: these three parts and the training."""

@@ -23,6 +23,7 @@ from recipe.checks import (
     cluster,
     combinations,
     data,
+    loggers,
     machine,
     model,
     names,
@@ -52,6 +53,7 @@ CHECKS: dict[str, Callable[[DictConfig, RunDirectory], list[PreflightFinding]]] 
     "the model folder is complete": model.check,
     "credit can be mapped to the tokenizer's tokens": reward.check_tokenizer,
     "batches divide, memory and disk suffice": machine.check_memory,
+    "the loggers have their login": loggers.check,
     "the sandbox can run what the rows need": sandbox.check,
     "the cluster can be reached": cluster.check,
 }

@@ -7,7 +7,20 @@ from collections.abc import Sequence
 from recipe.evaluation.folder import FolderError
 from recipe.records.arms import ReportError
 from recipe.records.versions import RecordsError
-from recipe.reports import bars, choose, compare, hacks, online, page, perplexity, serve, skills, speed, summary
+from recipe.reports import (
+    bars,
+    choose,
+    compare,
+    general,
+    hacks,
+    online,
+    page,
+    perplexity,
+    serve,
+    skills,
+    speed,
+    summary,
+)
 from recipe.runtime.command_line import program
 
 SUBCOMMANDS = {
@@ -22,6 +35,7 @@ SUBCOMMANDS = {
     "page": page,
     "serve": serve,
     "perplexity": perplexity,
+    "general": general,
 }
 REFUSED = 2
 

@@ -1,7 +1,7 @@
 """A study from its data to its table: ``python -m recipe.study NAME ARGUMENT ...``; the launchers of scripts/ call it.
 
-Its options are environment variables (`recipe.runtime.options`), such as TRAIN, SEEDS, LENGTH; with DRY_RUN=1 its
-commands are shown and none runs. A study that was stopped resumes.
+Its options are environment variables (`recipe.runtime.options`), such as TRAIN, SEEDS, LENGTH; one of another study is
+refused. With DRY_RUN=1 its commands are shown and none runs. A study that was stopped resumes.
 """
 
 import inspect
@@ -9,6 +9,7 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import get_args
 
 from recipe.runtime.options import OptionError, Options
 from recipe.studies import coding, credit, lm_eval, npg_muse, papers, pretrained, pretrained_evidence, safe, tasks
@@ -60,7 +61,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     try:
         study, values = _study(given)
-        chosen = study(Steps(Options.of(os.environ)), *values)
+        chosen = study(Steps(declared_options(study).of(os.environ)), *values)
     except CommandFailed as error:
         say(f"failed: {error}")
         return error.status
@@ -75,6 +76,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if chosen is not None:
         print(chosen)
     return 0
+
+
+def declared_options(study: Callable[..., str | None]) -> type[Options]:
+    """The options that a study declares: its function's first parameter is ``Steps`` of them."""
+    options: type[Options]
+    (options,) = get_args(inspect.signature(study).parameters["steps"].annotation)
+    return options
 
 
 def _study(given: Sequence[str]) -> tuple[Callable[..., str | None], list[str]]:

@@ -25,17 +25,21 @@ from rich.table import Table
 
 from recipe.checks import machine
 from recipe.checks.model import remember
-from recipe.doctor import diagnose
-from recipe.pages.run_page import write_run_page
 from recipe.preflight import compose_or_explain, examine
-from recipe.records.experiment_page import processor, skill_table, source_commit, update_report
 from recipe.records.run_directory import RunDirectory, RunDirectoryError
-from recipe.records.skill_record import update_skill_report
 from recipe.records.tables import table_console
 from recipe.runtime.command_line import program
 from recipe.runtime.console import ProgressReporter, TrainingState
 from recipe.runtime.death_watch import ending_when_a_process_dies
-from recipe.runtime.ray_session import ClusterError, on_this_node, session_logs, start_ray
+from recipe.runtime.left_weights import remove_left_weights
+from recipe.runtime.ray_session import (
+    ClusterError,
+    claim_own_ray,
+    on_this_node,
+    ray_address,
+    session_logs,
+    start_ray,
+)
 from recipe.runtime.stop_request import STATUS, RunStopped, stopping_on_sigterm
 from recipe.runtime.sweep import in_multirun, run_job
 from recipe.settings import Settings, SettingsError, read_settings
@@ -95,6 +99,8 @@ def train(config: DictConfig, settings: Settings, run: RunDirectory) -> None:
     """Run verl's main loop for this configuration; returns when training is done, raises on failure."""
     from verl.trainer.main_ppo import run_ppo
 
+    from recipe.records.experiment_page import processor, source_commit, update_report
+    from recipe.records.skill_record import update_skill_report
     from recipe.training.task_runner import SkillCreditTaskRunner
 
     weights = remember(config, run)["weights"]
@@ -111,6 +117,8 @@ def train(config: DictConfig, settings: Settings, run: RunDirectory) -> None:
         finally:
             keep_logs(run)
             ray.shutdown()
+            if ray_address(config) == "local":
+                remove_left_weights()
     update_report(run)
     update_skill_report(run, settings)
     run.log_event("end")
@@ -166,6 +174,8 @@ def write_page(run: RunDirectory, console: Console) -> None:
     if not (run.path / "config.yaml").exists():
         return  # it failed before its records began
     try:
+        from recipe.pages.run_page import write_run_page
+
         console.print(f"its page: {write_run_page([run])}", markup=False, soft_wrap=True)
     except Exception as error:
         console.print(f"its page could not be written: {type(error).__name__}: {error}", markup=False, soft_wrap=True)
@@ -173,6 +183,9 @@ def write_page(run: RunDirectory, console: Console) -> None:
 
 def print_result(run: RunDirectory, console: Console) -> None:
     """Print the table of skills before and after, what the run's health looks like, and where the results are."""
+    from recipe.doctor import diagnose
+    from recipe.records.experiment_page import skill_table
+
     table = Table("skill", "before", "after", "change (points)", title="sampled accuracy on validation prompts")
     for row in skill_table(run):
         table.add_row(row.skill, f"{row.before:.1%}", f"{row.after:.1%}", row.points)
@@ -195,7 +208,8 @@ def main(config: DictConfig) -> None:
             run_job(config, HydraConfig.get().overrides.task)
             return
         settings, run = prepare(config)
-    except (SettingsError, RunDirectoryError) as error:
+        claim_own_ray(config)
+    except (SettingsError, RunDirectoryError, ClusterError) as error:
         errors.print(f"refused before training:\n{error}", markup=False, highlight=False, soft_wrap=True)
         sys.exit(REFUSED)
     announce(run, config.run.command, console)
@@ -204,6 +218,7 @@ def main(config: DictConfig) -> None:
     try:
         train(config, settings, run)
     except ClusterError as error:
+        run.log_event("failed", error=f"refused before training: {error}")
         errors.print(f"refused before training:\n{error}", markup=False, highlight=False, soft_wrap=True)
         sys.exit(REFUSED)
     except RunStopped as stopped:

@@ -5,6 +5,9 @@ from textwrap import dedent
 from typing import Literal
 
 MAX_ANSWER_CHARACTERS = 65_536
+"""Of the text after the thinking part, which may have any length."""
+
+_OPEN, _CLOSE = "<think>", "</think>"
 
 # Possessive quantifiers: backtracking over a long run of blanks after a fence would take quadratic time.
 _FENCE = re.compile(r"```[ \t]*+([\w+-]*+)[^`\n]*+\n(.*?)(?:\r?\n[ \t]*+)?```", re.DOTALL)
@@ -14,18 +17,28 @@ _TAGS = {
 }
 
 
+def answer_part(response: str, limit: int = MAX_ANSWER_CHARACTERS) -> str | None:
+    """The text in which the answer is looked for, at most `limit` characters; None if there is no such text.
+
+    It is the response, or of a longer one the part after its last `</think>`.
+    """
+    part = response if len(response) <= limit else response.rpartition(_CLOSE)[2]
+    return part if len(part) <= limit else None
+
+
 def find_block(response: str, language: str | None = None) -> tuple[int, int] | None:
     """The span of the code in a response, as characters [start, end); None if there is no code.
 
     With fences, the last block in `language` counts, as models often draft before they answer. Without one, it is the
     last block without a language; a response whose blocks are all in other languages has no answer. Without a fence the
-    whole text counts.
-    A response longer than MAX_ANSWER_CHARACTERS has no answer.
+    whole text after the thinking part counts.
+    More than MAX_ANSWER_CHARACTERS after the thinking part are no answer.
     """
-    if len(response) > MAX_ANSWER_CHARACTERS:
+    part = answer_part(response)
+    if part is None:
         return None
-    start, end = 0, len(response)
-    blocks = list(_FENCE.finditer(response))
+    start, end = response.rfind(_CLOSE) + len(_CLOSE) if _CLOSE in response else 0, len(response)
+    blocks = list(_FENCE.finditer(response, len(response) - len(part)))
     if blocks:
         tags = _TAGS.get(language or "", (language,))
         tagged = [block for block in blocks if language is None or block[1].lower() in tags]
@@ -52,16 +65,12 @@ def extract_block(response: str, language: str | None = None) -> str | None:
 
 def extract_last_line(response: str) -> str | None:
     """The last non-blank line of a response, stripped; None if there is none."""
-    if len(response) > MAX_ANSWER_CHARACTERS:
-        return None
-    lines = [line.strip() for line in response.splitlines() if line.strip()]
+    lines = [line.strip() for line in (answer_part(response) or "").splitlines() if line.strip()]
     return lines[-1] if lines else None
 
 
 # Who writes `<think>`: the response, or the chat template before it, so that the response starts without it.
 ThinkOpener = Literal["response", "template", "either"]
-
-_OPEN, _CLOSE = "<think>", "</think>"
 
 REQUEST = f"Begin with a line {_OPEN}, reason, close it with {_CLOSE}, then answer."
 """The sentence of a prompt that asks for the thinking part."""
@@ -90,9 +99,9 @@ def is_well_formed(response: str, opener: ThinkOpener = "response") -> bool:
 def after_thinking(response: str, opener: ThinkOpener = "response") -> str | None:
     """The text after the thinking part, or the whole response without one.
 
-    None if the thinking is not closed, the answer is blank, or the response is longer than MAX_ANSWER_CHARACTERS.
+    None if the thinking is not closed, or the answer is blank or longer than MAX_ANSWER_CHARACTERS.
     """
-    if len(response) > MAX_ANSWER_CHARACTERS:
+    if answer_part(response) is None:
         return None
     _, closed, answer = response.rpartition(_CLOSE)
     if _OPEN in answer or (opener == "template" and not closed):

@@ -17,6 +17,7 @@ from functools import lru_cache
 
 from rewards.analysis.imports import imported_modules
 from rewards.analysis.special_cases import names_inputs
+from rewards.extraction import answer_part
 from rewards.verdict import GuardKind
 
 SHORTEST = 20
@@ -80,8 +81,8 @@ _READERS = {"input", "open", "stdin", "argv"}
 
 
 def of_response(response: str, max_characters: int) -> GuardKind:
-    """`length` for a response of more than `max_characters`, `repetition` for one that repeats itself."""
-    if len(response) > max_characters:
+    """`length` for more than `max_characters` after the thinking part, `repetition` for one that repeats itself."""
+    if answer_part(response, max_characters) is None:
         return "length"
     return "repetition" if repeats_itself(response) else "none"
 

@@ -82,7 +82,7 @@ class JudgeSettings:
         and of one that also uses the right numbers.
     gsm8k_extraction: `strict` reads the last `#### number`, `flexible` the last number, `math_verify` calls the
         library of that name in the sandbox.
-    max_characters: longer responses get the guard `length`.
+    max_characters: more of them after the thinking part get the guard `length`.
     forbidden_imports: modules that a program must not import.
     refuse: the guards of rewards/guardrails.py that cost the reward; the others are only logged.
     """

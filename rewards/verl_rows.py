@@ -7,7 +7,10 @@ import json
 from functools import lru_cache
 from typing import Any
 
-# The names that verl 0.9.1's default_compute_score knows, except those of images and of search.
+from rewards import human_eval
+
+# The names that verl 0.9.1's default_compute_score knows, except those of images and of search; and HumanEval, of which
+# verl has no script: its rows hold the published fields.
 _VERIFIERS = {
     "openai/gsm8k": "gsm8k",
     **dict.fromkeys(("lighteval/MATH", "DigitalLearningGmbH/MATH-lighteval", "HuggingFaceH4/MATH-500"), "latex"),
@@ -15,6 +18,7 @@ _VERIFIERS = {
     **dict.fromkeys(("numina_aops_forum", "numina_synthetic_math", "numina_amc_aime"), "latex"),
     **dict.fromkeys(("numina_synthetic_amc", "numina_cn_k12", "numina_olympiads"), "latex"),
     **dict.fromkeys(("codecontests", "apps", "codeforces", "taco"), "stdio"),
+    **dict.fromkeys(("humaneval", "openai/openai_humaneval"), "code"),
 }
 _AIME = "aime"
 # Their scorer reads the last `Answer:`, that of the others the last box.
@@ -32,14 +36,17 @@ def row_of(data_source: str, ground_truth: str) -> tuple[str, str]:
 
     The answer is text in mathematics. Programs have `{"inputs": [...], "outputs": [...]}`, each a text or its lines.
     With `fn_name` they are arguments, as JSON lines or a list, and what is returned; `assert_case` holds unit tests.
+    HumanEval has `test`, `entry_point` and, if the tests use its imports or helper functions, `prompt`.
     """
     verifier = verifier_of(data_source)
     if verifier is None:
         raise ValueError(f"{data_source} is no data source of verl's")
-    if verifier != "stdio":
+    if verifier in ("latex", "gsm8k"):
         by_line = data_source in _BY_LINE or data_source.startswith(_AIME)
         return verifier, json.dumps({"answer": ground_truth} | ({"answer_line": True} if by_line else {}))
     tests = json.loads(ground_truth)
+    if verifier == "code":
+        return verifier, json.dumps(_human_eval(data_source, tests))
     function = tests.get("fn_name") if isinstance(tests, dict) else None
     if isinstance(tests, dict) and tests.get("assert_case"):
         return "code", json.dumps({"tests": tests["assert_case"], "entry_points": [function] if function else []})
@@ -49,6 +56,13 @@ def row_of(data_source: str, ground_truth: str) -> tuple[str, str]:
     if function is not None:
         return "calls", json.dumps({"function": function} | _calls(pairs))
     return "stdio", json.dumps({"cases": [{"stdin": joined(given), "expected": joined(out)} for given, out in pairs]})
+
+
+def _human_eval(data_source: str, record: Any) -> dict[str, Any]:
+    if not isinstance(record, dict) or not {"test", "entry_point"} <= record.keys():
+        raise ValueError(f"{data_source}: the ground truth needs 'test' and 'entry_point'")
+    name = record["entry_point"]
+    return human_eval.truth_of(record.get("prompt") or f"def {name}(*_):\n", record["test"], name)
 
 
 def joined(lines: Any) -> str:

@@ -24,6 +24,7 @@ FLAGS = (
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run",
     "--disable-component-update", "--disable-sync", "--disable-extensions", "--disable-dev-shm-usage",
     "--no-default-browser-check", "--remote-debugging-pipe", "--hide-scrollbars",
+    "--disable-3d-apis",  # a page has to draw without WebGL
 )  # fmt: skip
 _FIRST_PAINT = "performance.getEntriesByName('first-contentful-paint')[0]?.startTime"
 

@@ -1,6 +1,6 @@
 # shellcheck shell=bash
 # Sourced by the launchers of studies: `study NAME ARGUMENT ...` is python -m recipe.study in this checkout. A study's
-# options are environment variables, described in recipe/runtime/options.py. Of all studies:
+# options are environment variables, described in recipe/runtime/options.py; one of another study is refused. Of all:
 #   PLATFORM   cpu (default), gpu_1x8 or gpu_ray
 #   DRY_RUN    1: print the commands, run none
 #   PYTHON     the interpreter (default .venv/bin/python, which is made where it is missing)

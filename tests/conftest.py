@@ -1,5 +1,6 @@
 """Small real data and a small real model, made once a session by the project's own commands."""
 
+import gc
 import os
 import pickle
 import signal
@@ -32,6 +33,18 @@ def pytest_configure() -> None:
         return config
 
     OmegaConf.load = staticmethod(load_once)  # type: ignore[method-assign]
+    gc.disable()  # until all modules are imported
+
+
+def pytest_collection_finish() -> None:
+    """Leave what was imported out of every later garbage collection: millions of objects that live to the end."""
+    gc.freeze()
+    gc.enable()
+
+
+def pytest_unconfigure() -> None:
+    """Python's last collection frees everything: bindings that find objects left print what leaked."""
+    gc.unfreeze()
 
 
 @pytest.fixture(scope="session")

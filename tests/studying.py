@@ -9,8 +9,8 @@ from contextlib import chdir, redirect_stderr, redirect_stdout
 from pathlib import Path
 from unittest.mock import patch
 
-from recipe.runtime.options import names
-from recipe.study import main
+from recipe.runtime.options import every_name, names
+from recipe.study import STUDIES, declared_options, main
 
 ROOT = Path(__file__).parents[1]
 
@@ -20,7 +20,7 @@ def study(*arguments: str, dry: bool = True, folder: Path = ROOT, **variables: s
 
     folder: where it runs. variables: the options of the study; the environment's own options do not count.
     """
-    environment = {name: value for name, value in os.environ.items() if name.lower() not in names()}
+    environment = {name: value for name, value in os.environ.items() if name.lower() not in every_name()}
     environment |= {"DRY_RUN": "1" if dry else "", **variables}
     with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as errors:
         with redirect_stdout(out), redirect_stderr(errors), chdir(folder):
@@ -32,9 +32,16 @@ def study(*arguments: str, dry: bool = True, folder: Path = ROOT, **variables: s
     return status, shown(printed), answer + printed
 
 
+def taken(name: str, **variables: str) -> dict[str, str]:
+    """Those of the variables that are options of this study."""
+    options = names(declared_options(STUDIES[name]))
+    return {variable: value for variable, value in variables.items() if variable.lower() in options}
+
+
 def script(*words: str, **variables: str) -> tuple[int, list[str], str]:
     """The same of a launcher in a shell, dry."""
-    environment = {**os.environ, "DRY_RUN": "1", **variables}
+    kept = {name: value for name, value in os.environ.items() if name.lower() not in every_name()}
+    environment = {**kept, "DRY_RUN": "1", **variables}
     done = subprocess.run(["bash", *words], cwd=ROOT, env=environment, capture_output=True, text=True)
     return done.returncode, shown(done.stderr), done.stdout + done.stderr
 

@@ -18,7 +18,7 @@ import pytest
 from benchmarks.chaos import __main__ as chaos
 from benchmarks.chaos.__main__ import SAVED_EVERY, SETTINGS, VICTIMS, TrialFolder, line_of
 from benchmarks.chaos.checks import CAUSES, EQUAL, VALIDATED, Attempt, Kill, Trial, differences, more_than, wrong
-from benchmarks.chaos.processes import MARK, RunProcesses, Scratch, kill, left_running
+from benchmarks.chaos.processes import MARK, RunProcesses, Scratch, kill, left_running, lives
 
 KILL = Kill(pid=7, process="ray::WorkerDict", time=1e9, step=3, died=True)
 FIRST = Attempt(1, "the run failed: ProcessDied: the worker WorkerDict on 10.0.0.1 died", 0, recorded=3, checkpoint=2)
@@ -38,6 +38,14 @@ BAD = [
     (changed({"status": None}), "start 1 did not end"),
     (changed({"message": "step 3/6 of WorkerDic"}), "its message does not name the actor: step 3/6 of WorkerDic"),
     (changed({"message": ""}), "its message does not name the actor: it has none"),
+    (
+        changed({"message": "boom; see /runs/WorkerDict/logs"}),
+        "its message does not name the actor: boom; see /runs/WorkerDict/logs",
+    ),
+    (
+        changed({"message": "(WorkerDict pid=3, ip=10.0.0.1) boom"}),
+        "its message does not name the actor: (WorkerDict pid=3, ip=10.0.0.1) boom",
+    ),
     (changed({"status": 1}, victim="command"), "the killed command ended with 1"),
     (replace(WENT_ON, victim="command"), "the killed command ended with 0"),
     (replace(RIGHT, attempts=(FIRST,)), "it was not started again"),
@@ -232,6 +240,15 @@ def test_what_is_new_in_the_scratch_folder_and_in_shared_places_is_left(tmp_path
     assert not scratch.path.exists()
 
 
+def test_a_socket_is_left_behind_when_nothing_listens_at_it(tmp_path: Path):
+    path = f"{tmp_path}/weights.sock"
+    with Scratch([f"{tmp_path}/*.sock"]) as scratch:
+        with socket.socket(socket.AF_UNIX) as listening:
+            listening.bind(path)
+            assert scratch.elsewhere([]) == []  # of another run, which lives
+        assert scratch.elsewhere([]) == [path]
+
+
 SHARES = """
 import mmap, sys, time
 with open(sys.argv[1], "w+b") as file:
@@ -325,7 +342,7 @@ def test_a_run_on_a_faster_machine_than_the_undisturbed_one_is_killed_before_its
     alone = json.loads(record.read_text())
     assert len(alone["seconds"]) == 6
     record.write_text(json.dumps(alone | {"seconds": [1000.0] * 6}))
-    assert benchmark(tmp_path, monkeypatch, "--seed", "1") == 0
+    assert benchmark(tmp_path, monkeypatch, "--seed", "2") == 0
     assert "1 of 1 runs right" in capsys.readouterr().out
 
 
@@ -335,3 +352,23 @@ def test_a_run_that_misbehaves_ends_the_benchmark_with_status_1(tmp_path: Path, 
     assert "its message does not name the sandbox: it has none" in line
     assert "start 2 began after step 0, not 2, the last checkpoint" in line
     assert "start 2: left left_by_" in line
+
+
+def test_a_run_of_the_same_name_in_another_benchmark_is_left_alone(tmp_path: Path, monkeypatch):
+    with running(SLEEP, name="alone") as first, running(SLEEP, name="s0.r0") as second:
+        assert benchmark(tmp_path, monkeypatch) == 0
+        assert (first.poll(), second.poll()) == (None, None)
+
+
+def test_an_interrupted_benchmark_leaves_no_run_behind(tmp_path: Path, monkeypatch):
+    started: list[psutil.Process] = []
+
+    def interrupted(start: chaos.Start, usual: object = None) -> None:
+        started.extend(start._processes.alive())
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(chaos.Start, "ended", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        benchmark(tmp_path, monkeypatch)
+    assert started
+    assert not any(map(lives, started))

@@ -4,6 +4,8 @@ import re
 import tomllib
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[1]
 PLATFORMS = ("cpu", "gpu")
 
@@ -16,8 +18,16 @@ def instructions(text: str) -> list[tuple[str, str]]:
 
 
 STEPS = instructions((ROOT / "Containerfile").read_text())
-LAST_STAGE = STEPS[max(number for number, (name, _) in enumerate(STEPS) if name == "FROM") :]
-SETUP = next(number for number, (_, rest) in enumerate(LAST_STAGE) if "scripts/setup.sh" in rest)
+
+
+def stages() -> dict[str, list[tuple[str, str]]]:
+    """Name of each stage -> its instructions, FROM first."""
+    starts = [number for number, (name, _) in enumerate(STEPS) if name == "FROM"]
+    parts = [STEPS[start:end] for start, end in zip(starts, [*starts[1:], None], strict=True)]
+    return {part[0][1].split(" AS ")[1]: part for part in parts}
+
+
+PROJECT = stages()["project"]
 
 
 def arguments_of(name: str, steps: list[tuple[str, str]] = STEPS) -> list[str]:
@@ -38,14 +48,12 @@ def test_continued_lines_are_one_instruction() -> None:
 
 
 def test_every_image_has_a_version_and_both_platforms_a_stage() -> None:
-    froms = [rest.split(" AS ") for rest in arguments_of("FROM")]
-    stages = {names[1] for names in froms if len(names) == 2}
-    assert stages == {f"base-{platform}" for platform in PLATFORMS}
-    assert froms[-1] == ["base-${PLATFORM}"]
-    assert STEPS[0] == ("ARG", "PLATFORM=cpu")
-    images = {names[0] for names in froms[:-1]} | set(re.findall(r"--from=(\S+)", " ".join(arguments_of("COPY"))))
-    assert len(images - stages) == 2
-    for image in images - stages:
+    assert set(stages()) == {"project", *PLATFORMS}
+    assert list(stages())[-1] == "cpu", "what an engine builds without --target"
+    assert all(stages()[platform][0][1] == f"project AS {platform}" for platform in PLATFORMS)
+    images = {PROJECT[0][1].split(" AS ")[0], *re.findall(r"--from=(\S+)", " ".join(arguments_of("COPY")))}
+    assert len(images) == 2
+    for image in images:
         assert re.fullmatch(r"[a-z/]+:\d+\.\d+\.\d+-[a-z0-9.-]+", image), image
 
 
@@ -56,16 +64,18 @@ def test_the_images_have_the_python_and_the_cuda_of_the_pins() -> None:
     assert python is not None
     assert cuda is not None
     assert f"python:{python[1]}." in arguments_of("FROM")[0]
-    assert f"cuda:{cuda[1]}." in arguments_of("COPY")[0]
-    assert f"/usr/local/cuda-{cuda[1]} " in arguments_of("COPY")[0]
+    (copied,) = [rest for rest in arguments_of("COPY", stages()["gpu"]) if "--from=" in rest]
+    assert f"cuda:{cuda[1]}." in copied
+    assert f"/usr/local/cuda-{cuda[1]} " in copied
 
 
-def test_it_is_set_up_by_the_documented_command_for_either_platform() -> None:
-    assert 'bash scripts/setup.sh "${PLATFORM}"' in LAST_STAGE[SETUP][1]
-    assert "bash scripts/setup.sh cpu" in (ROOT / "CONTRIBUTING.md").read_text()
-    assert "bash scripts/setup.sh gpu" in (ROOT / "docs" / "how-to" / "gpus_and_clusters.md").read_text()
-    before = arguments_of("ARG", LAST_STAGE[:SETUP])
-    assert {"PLATFORM", "PIP_INDEX_URL", "TORCH_INDEX"} <= set(before)
+@pytest.mark.parametrize("platform", PLATFORMS)
+def test_it_is_set_up_by_the_documented_command(platform: str) -> None:
+    steps = stages()[platform]
+    assert f"bash scripts/setup.sh {platform} " in steps[-1][1]
+    assert {"PIP_INDEX_URL", "TORCH_INDEX"} <= set(arguments_of("ARG", steps))
+    documented = {"cpu": "CONTRIBUTING.md", "gpu": "docs/how-to/gpus_and_clusters.md"}[platform]
+    assert f"bash scripts/setup.sh {platform}" in (ROOT / documented).read_text()
 
 
 def test_debian_packages_are_there_before_the_user_loses_the_right_to_install_them() -> None:
@@ -76,12 +86,10 @@ def test_debian_packages_are_there_before_the_user_loses_the_right_to_install_th
 
 
 def test_set_up_and_commands_run_without_the_rights_of_root() -> None:
-    users = [number for number, (name, _) in enumerate(LAST_STAGE) if name == "USER"]
-    assert len(users) == 1
-    assert users[0] < SETUP
-    assert LAST_STAGE[users[0]][1] == "1000"
-    assert any("useradd" in rest and "--uid 1000 " in rest for rest in arguments_of("RUN", LAST_STAGE[: users[0]]))
-    assert LAST_STAGE[-1] == ("CMD", '["skillcredit", "--help"]')
+    assert arguments_of("USER") == arguments_of("USER", PROJECT) == ["1000"]
+    before = PROJECT[: PROJECT.index(("USER", "1000"))]
+    assert any("useradd" in rest and "--uid 1000 " in rest for rest in arguments_of("RUN", before))
+    assert arguments_of("CMD") == ['["skillcredit", "--help"]']
 
 
 def test_what_is_copied_exists_and_no_more_than_the_code_and_its_pins() -> None:

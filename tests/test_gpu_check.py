@@ -57,7 +57,9 @@ def test_every_part_has_a_limit_and_a_module_that_exists(tmp_path: Path):
         target = command[2] if command[1] == "-m" else command[1]
         assert importlib.util.find_spec(target) if command[1] == "-m" else Path(target).exists()
     assert "--gpus 2" in " ".join(commands["training_full"])
-    assert "--gpus 4" in " ".join(check.commands_of(tmp_path, ROOT, "cuda", 5)["tensor_parallel"])
+    for gpus, used in ((3, 2), (5, 4), (7, 4), (8, 8)):
+        made = check.commands_of(tmp_path, ROOT, "cuda", gpus)
+        assert all(f"--gpus {used}" in " ".join(made[part]) for part in ("training_lora", "tensor_parallel"))
 
 
 def test_the_guarantee_of_the_projection_and_its_reads_are_in_the_table(

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from hydra import compose, initialize_config_dir
 
+from recipe.runtime.options import every_name
 from recipe.settings import read_settings
 
 ROOT = Path(__file__).parents[1]
@@ -32,16 +33,21 @@ COPIED = (
 pytestmark = pytest.mark.slow
 
 
-@pytest.fixture
-def project(tmp_path: Path) -> Path:
-    """A copy of the sources, without caches."""
+def copy_sources(folder: Path) -> Path:
+    """Copy the sources into a folder, without caches; returns the folder."""
     for name in COPIED:
         source, ignored = ROOT / name, shutil.ignore_patterns("__pycache__")
         if source.is_dir():
-            shutil.copytree(source, tmp_path / name, ignore=ignored)
+            shutil.copytree(source, folder / name, ignore=ignored)
         else:
-            shutil.copy(source, tmp_path)
-    return tmp_path
+            shutil.copy(source, folder)
+    return folder
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A copy of the project."""
+    return copy_sources(tmp_path)
 
 
 def carry_out(page: str, project: Path) -> set[str]:
@@ -106,7 +112,8 @@ def test_the_recipe_of_the_how_to_composes_and_its_launcher_runs_all_stages(copy
     assert (config.data.max_response_length, config.trainer.total_training_steps) == (512, 100)
     assert (config.data.train_batch_size, config.actor_rollout_ref.actor.optim.lr) == (32, 1e-6)  # GSM8K's
 
-    this = os.environ | {"PYTHON": sys.executable, "PYTHONPATH": str(ROOT)}
+    this = {name: value for name, value in os.environ.items() if name.lower() not in every_name()}
+    this |= {"PYTHON": sys.executable, "PYTHONPATH": str(ROOT)}
     done = subprocess.run(["bash", "-c", check.splitlines()[0]], cwd=copy, env=this, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     modules = re.findall(r"python -m (data_prep\S+|recipe\.(?:probe|train|export|evaluate))", done.stderr)

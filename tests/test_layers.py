@@ -30,12 +30,14 @@ REWARDS = (
     Layer("manager"),
     Layer("counterfactual"),
     Layer("environments"),
+    Layer("verl_rows"),
+    Layer("human_eval"),
     Layer("verifiers"),
     Layer("registry"),
     Layer("guardrails", "settings", independent=True),
     Layer("analysis"),
     Layer("verdict"),
-    Layer("sandbox", "extraction", "sample_credit", "shapes", "seeds", "skills", "verl_rows", independent=True),
+    Layer("sandbox", "extraction", "requests", "sample_credit", "shapes", "seeds", "skills", independent=True),
 )
 SANDBOX = (
     Layer("__main__"),
@@ -63,12 +65,12 @@ WORKERS = (
     Layer("engines", "safe_update", "agop", "penalties", independent=True),
     Layer("safety"),
     Layer("projection"),
-    Layer("constraints", "geometry", independent=True),
+    Layer("constraints", "geometry", "update_request", independent=True),
     Layer(
-        "displacement", "solution_store", "serialization", "aggregators", "credit", "skill_metrics", "cpu",
+        "displacement", "solution_store", "aggregators", "credit", "skill_metrics", "cpu",
         independent=True,
     ),
-    Layer("digests", "choices", independent=True),
+    Layer("digests", "choices", "ranks", independent=True),
 )  # fmt: skip
 LAYERS = [
     (None, HOUSE), ("recipe", RECIPE), ("rewards", REWARDS), ("rewards.sandbox", SANDBOX), ("data_prep", DATA_PREP),

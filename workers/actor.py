@@ -42,17 +42,22 @@ from workers.displacement import (
     trainable_shards,
 )
 from workers.engines import PolicyEngine, WantedParts, prepare_worker_process
-from workers.penalties import PENALTY, Penalty, Rehearsal, WantedPenalty
+from workers.penalties import Penalty, Rehearsal
 from workers.projection import NotFiniteError, constraint_gram
-from workers.safe_update import PROTECTION, Protection, SafeUpdate
+from workers.ranks.roll_call import as_pass
+from workers.safe_update import SafeUpdate
 from workers.safety.angles import Angles
 from workers.safety.controls import random_signs
 from workers.safety.metric import adam_inverse_metric
 from workers.safety.verification import damp_momentum, measured_levels
+from workers.update_request import PENALTY, PROTECTION, Protection, WantedPenalty
 
 
 class CpuReadyTrainingWorker(TrainingWorker):
-    """verl's training worker (critic, reference) that also starts on the CPU platform."""
+    """verl's training worker (critic, reference) that also starts on the CPU platform; a rank that hangs is named."""
+
+    train_mini_batch, infer_batch = map(as_pass, (TrainingWorker.train_mini_batch, TrainingWorker.infer_batch))
+    save_checkpoint, load_checkpoint = map(as_pass, (TrainingWorker.save_checkpoint, TrainingWorker.load_checkpoint))
 
     def __init__(self, config: TrainingWorkerConfig):
         prepare_worker_process()
@@ -308,9 +313,10 @@ class SkillCreditTrainingWorker(CpuReadyTrainingWorker):
         strength = self._wanted_penalty.strength
         if self._wanted_penalty.kind == "rehearsal":
             self._penalty_value = self._rehearsal.add_gradient(gradients, strength) if self._rehearsal else 0.0
+            finite = self._rehearsal is None or math.isfinite(self._sum_over_shards(self._rehearsal.square()))
         else:
             self._penalty_value = self._sum_over_shards(self._penalty.add_gradient(gradients, self._shards(), strength))
-        finite = math.isfinite(self._penalty_value)  # then every part of the gradient is finite, too
+            finite = math.isfinite(self._penalty_value)  # then every part of the gradient is finite, too
         self._not_finite += not finite
         return finite
 

@@ -34,6 +34,7 @@ from workers.cpu.attention import register_packed_attention
 from workers.cpu.head import predicting_positions, require_plain_head, use_fast_head
 from workers.cpu.verl_platform import is_cpu_platform
 from workers.displacement import local_gradients, shard_group
+from workers.ranks import roll_call
 
 Pass = Callable[..., Any]  # verl declares a list and returns a dictionary
 
@@ -236,6 +237,7 @@ class PolicyEngine(FSDPEngineWithLMHead):
         return sharded
 
     def prepare_model_inputs(self, micro_batch: TensorDict) -> tuple[dict[str, Any], dict[str, Any]]:
+        roll_call.move()
         inputs, outputs = super().prepare_model_inputs(micro_batch)
         if self._fast_head:
             inputs["positions"] = predicting_positions(micro_batch)
@@ -311,3 +313,5 @@ def prepare_worker_process(timeout_seconds: int | None = None) -> None:
         _limit = timedelta(seconds=timeout_seconds)
     if is_cpu_platform() or timeout_seconds is not None:
         initialize_global_process_group_ray(timeout_seconds, backend="gloo" if is_cpu_platform() else None)
+    if timeout_seconds is not None:
+        roll_call.begin(timeout_seconds)

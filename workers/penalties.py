@@ -10,42 +10,11 @@ place: -strength times the mean log-likelihood per token of stored solutions (`R
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import torch
 from torch import Tensor
 
-from workers.choices import PenaltyKind
 from workers.displacement import numbered
-from workers.serialization import from_fields, to_fields
-from workers.solution_store import StoredSolution, plain_solutions
-
-# The field of a batch in which the trainer sends a WantedPenalty, as `WantedPenalty.to_dict`.
-PENALTY = "skillcredit_penalty"
-
-
-@dataclass(frozen=True)
-class WantedPenalty:
-    """The penalty that the trainer asks for.
-
-    kind: l2, ewc or rehearsal. stage: number of the update's stage. solutions: those of the previous stage (ewc), or of
-    all earlier skills (rehearsal).
-    """
-
-    kind: PenaltyKind
-    strength: float
-    stage: int
-    solutions: Sequence[StoredSolution] = ()
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values for a batch."""
-        return to_fields(self) | {"solutions": plain_solutions(self.solutions)}
-
-    @staticmethod
-    def from_dict(given: Mapping[str, Any]) -> "WantedPenalty":
-        """Inverse of `to_dict`; ValueError for an unknown key."""
-        solutions = [StoredSolution(*each) for each in given.get("solutions", ())]
-        return from_fields(WantedPenalty, {**given, "solutions": solutions})
 
 
 @dataclass
@@ -60,6 +29,10 @@ class Rehearsal:
         for gradient, ascent in zip(gradients, self.gradients, strict=True):
             gradient.sub_(ascent.to(gradient), alpha=strength)
         return -strength * self.level
+
+    def square(self) -> Tensor:
+        """This rank's part of the squared length of the gradient, () in fp64: not finite if a part of it is not."""
+        return torch.stack([ascent.double().square().sum() for ascent in self.gradients]).sum()
 
 
 @dataclass

@@ -143,7 +143,8 @@ def project(
     square, dots, gram_S_S = _inner_products(pairs, gram, process_group)
     geometry = Geometry.of(square, dots, gram_S_S)
     eps = geometry.unit_epsilon(_epsilon_of_each(epsilon, len(geometry.cosines), method), epsilon_kind)
-    eps = np.maximum(eps, -recovery)
+    # A part that the optimiser did not move has no length that would bound the gain which is asked of it.
+    eps = np.maximum(eps, 0.0 if geometry.still and recovery < math.inf else -recovery)
     noises = _noise_of_each(noise, len(eps), method) * (not geometry.still)
     solution = solved(geometry, eps, noises, method, sweeps, bounded=recovery < math.inf)
     multipliers = geometry.to_multipliers(solution.mu)

@@ -11,98 +11,12 @@ from typing import Any
 
 from torch import Tensor
 
-from workers.choices import Metric
 from workers.displacement import displacement_norm
 from workers.projection import NotFiniteError, Projection, merged, project
 from workers.safety.controls import resigned
 from workers.safety.levels import SkillLevel, lines, relative_noise, slack
 from workers.safety.verification import Verification
-from workers.serialization import from_fields, to_fields
-from workers.solution_store import StoredSolution, plain_solutions
-
-# The field of a batch in which the trainer sends a Protection, as `Protection.to_dict`.
-PROTECTION = "skillcredit_protection"
-
-
-@dataclass(frozen=True)
-class Constraint:
-    """One requested constraint: its name in metrics, the skill, stored solutions (None: the batch's own samples).
-
-    epsilon: None: that of the protection. anchored: the first so many solutions are its anchor set. anchor, level: the
-    level when protection began, and now (both None: not known yet). With solutions the worker measures the level.
-    error: standard error of (level - anchor). unit: units of the level in one unit of the gradient's objective.
-    """
-
-    name: str
-    skill: int
-    solutions: Sequence[StoredSolution] | None = None
-    epsilon: float | None = None
-    anchored: int = 0
-    anchor: float | None = None
-    level: float | None = None
-    error: float = 0.0
-    unit: float = 1.0
-
-    @property
-    def anchor_set(self) -> Sequence[StoredSolution]:
-        return [] if self.solutions is None else self.solutions[: self.anchored]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values for a batch."""
-        solutions = None if self.solutions is None else plain_solutions(self.solutions)
-        return to_fields(self) | {"solutions": solutions}
-
-    @staticmethod
-    def from_dict(given: Mapping[str, Any]) -> "Constraint":
-        """Inverse of `to_dict`; ValueError for an unknown key."""
-        stored = given.get("solutions")
-        solutions = None if stored is None else [StoredSolution(*each) for each in stored]
-        return from_fields(Constraint, {**given, "solutions": solutions})
-
-
-@dataclass(frozen=True)
-class Protection:
-    """The trainer's request for an update: which constraints, and how to enforce them (config group projection).
-
-    shared_pass: take the constraints' gradients from the update's own pass, if it has one optimiser step. token_mean:
-    the policy's loss is a mean over tokens, not over samples, and so are the objectives of rollouts. method: one of
-    `workers.geometry.METHODS`. closed_loop: epsilon is what a skill may lose over the run, not per step.
-    recovery: bound on the gain that a closed loop asks for, a cosine. tries: bisections of a step that its anchor sets
-    refuse; None: steps are not verified. metric: that of the nearest step. noise, agreement: standard errors of a
-    gradient that a step must clear, and the least split-half cosine of a constraint that counts. per_module: one
-    constraint for each type of module. control: seed of random signs on the correction (a control); None: none.
-    """
-
-    constraints: Sequence[Constraint]
-    method: str
-    epsilon: float
-    epsilon_kind: str
-    space: str = "displacement"
-    average: float = 0.0
-    shared_pass: bool = False
-    token_mean: bool = False
-    closed_loop: bool = False
-    recovery: float = 0.5
-    tries: int | None = None
-    metric: Metric = "euclidean"
-    noise: float = 0.0
-    agreement: float = -1.0
-    per_module: bool = False
-    control: int | None = None
-
-    @property
-    def names(self) -> list[str]:
-        return [constraint.name for constraint in self.constraints]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values for a batch."""
-        return to_fields(self) | {"constraints": [each.to_dict() for each in self.constraints]}
-
-    @staticmethod
-    def from_dict(given: Mapping[str, Any]) -> "Protection":
-        """Inverse of `to_dict`; ValueError for an unknown key."""
-        constraints = [Constraint.from_dict(each) for each in given["constraints"]]
-        return from_fields(Protection, {**given, "constraints": constraints})
+from workers.update_request import Protection
 
 
 @dataclass

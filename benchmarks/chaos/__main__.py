@@ -19,6 +19,7 @@ import math
 import os
 import random
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -26,6 +27,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from itertools import pairwise
 from pathlib import Path
+from uuid import uuid4
 
 import psutil
 
@@ -126,11 +128,11 @@ class TrialFolder:
         record = self.path / f"{ALONE}.json"
         if not record.exists():
             run = self._new_run(ALONE)
-            with Scratch() as scratch:
-                attempt = Start(self, run, scratch, 1).ended()
+            with Scratch() as scratch, Start(self, run, scratch, 1) as start:
+                attempt = start.ended()
                 usual = scratch.names()
             if attempt.status != 0 or attempt.left or not run.finished:
-                sys.exit(f"the undisturbed run ended with {attempt.status}, left {attempt.left}:\n{attempt.message}")
+                sys.exit(f"{attempt.message}\nthe undisturbed run ended with {attempt.status}, left {attempt.left}")
             times = [run.events()[0]["time"], *(row["time"] for row in run.metrics() if row["step"])]
             alone = Alone(run.metrics(), [later - time for time, later in pairwise(times)], usual)
             record.write_text(json.dumps(asdict(alone)))
@@ -139,15 +141,14 @@ class TrialFolder:
 
     def disturbed(self, seed: int, number: int, victim: str, alone: Alone) -> Trial:
         """One run whose victim is killed at a random time, or as soon as it exists then; started again if it failed."""
-        run = self._new_run(f"s{seed}.r{number}.{victim.replace(' ', '_')}")
-        with Scratch() as scratch:
-            start = Start(self, run, scratch, 1)
+        run = self._new_run(f"s{seed}.r{number}")
+        with Scratch() as scratch, Start(self, run, scratch, 1) as start:
             share, step = math.modf(random.Random(f"{seed}.{number}").uniform(0, STEPS - 1))
             killed = start.kill_one(victim, int(step), share * alone.seconds[int(step)])
             attempts = [start.ended(alone.usual)]
         if attempts[0].status != 0:
-            with Scratch() as scratch:
-                attempts.append(Start(self, run, scratch, 2).ended(alone.usual))
+            with Scratch() as scratch, Start(self, run, scratch, 2) as start:
+                attempts.append(start.ended(alone.usual))
         rows = [row for row in read_jsonl(run.path / "metrics.jsonl") if "step" in row]
         trial = Trial(seed, number, victim, killed, tuple(attempts), tuple(differences(rows, alone.rows)))
         self.keep(trial)
@@ -160,7 +161,10 @@ class TrialFolder:
 
 
 class Start:
-    """One start of a run's command, with a folder for its temporary files and a file for all that it prints."""
+    """One start of a run's command, with a folder for its temporary files and a file for all that it prints.
+
+    As a context it ends what still runs, also when the benchmark itself is interrupted.
+    """
 
     def __init__(self, folder: TrialFolder, run: RunDirectory, scratch: Scratch, number: int):
         self._run, self._scratch = run, scratch
@@ -174,13 +178,22 @@ class Start:
         # Of no cluster; the niceness of workers stays, without which they starve beside other tests.
         kept = (key for key in os.environ if not key.startswith("RAY_") or key == "RAY_worker_niceness")
         environment = {key: os.environ[key] for key in kept}
-        environment |= {MARK: run.path.name, "TMPDIR": str(scratch.path)}
+        mark = f"{run.path.name}.{uuid4().hex}"  # runs of other benchmarks have the same names
+        environment |= {MARK: mark, "TMPDIR": str(scratch.path)}
         with open(self._output, "w") as output:
             self._process = subprocess.Popen(
                 [*COMMAND, *folder.arguments, *where],
                 cwd=ROOT, env=environment, stdout=output, stderr=output, text=True,
             )  # fmt: skip
-        self._processes = RunProcesses(run.path.name, self._process.pid)
+        self._processes = RunProcesses(mark, self._process.pid)
+        self._deadline = time.monotonic() + LONGEST_SECONDS
+
+    def __enter__(self) -> "Start":
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        left_running(self._processes, 0.0)
+        self._process.wait()
 
     def kill_one(self, victim: str, step: int, after: float) -> Kill | None:
         """Kill the oldest process of this kind so many seconds after this step (0: the start), or when it appears, and
@@ -188,7 +201,7 @@ class Start:
         """
         begun = math.inf
         found: list[psutil.Process] = []
-        while not found and self._process.poll() is None:
+        while not found and self._process.poll() is None and time.monotonic() < self._deadline:
             time.sleep(0.2)
             newest, now = self._newest_step(), time.monotonic()
             begun = min(begun, now if newest >= step else math.inf)
@@ -207,8 +220,7 @@ class Start:
 
     def ended(self, usual: Sequence[str] | None = None) -> Attempt:
         """Wait for the end, clean up, and return the record. usual: temporary files that count as none left behind."""
-        deadline = time.monotonic() + LONGEST_SECONDS
-        while (status := self._process.poll()) is None and time.monotonic() < deadline:
+        while (status := self._process.poll()) is None and time.monotonic() < self._deadline:
             self._processes.alive()  # remembers what the command has started
             time.sleep(LOOK_EVERY)
         left = left_running(self._processes, SECONDS if status is not None else 0.0)
@@ -228,4 +240,5 @@ class Start:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # it ends its runs, as after Ctrl-C
     sys.exit(main())

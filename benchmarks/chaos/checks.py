@@ -22,6 +22,8 @@ CAUSES = {
     "raylet": r"[Rr]aylet|\b[Nn]ode\b.*\b(died|dead)\b",
 }
 """Of each victim what a message that names it contains (a regular expression)."""
+# Names that say nothing of a cause: a folder's, and those that Ray puts before each line that a process prints.
+_NO_CAUSE = re.compile(r"\S*/\S*|\([\w:]+ pid=\d+[^)]*\)")
 
 
 @dataclass(frozen=True)
@@ -99,7 +101,7 @@ def _end(trial: Trial) -> Iterator[str]:
         yield "start 1 did not end"
     elif trial.victim == "command" and trial.kill and first.status != -signal.SIGKILL:
         yield f"the killed command ended with {first.status}"
-    elif first.status and not re.search(CAUSES[trial.victim], first.message):
+    elif first.status and not re.search(CAUSES[trial.victim], _NO_CAUSE.sub("", first.message)):
         yield f"its message does not name the {trial.victim}: {first.message.strip()[-300:] or 'it has none'}"
 
 

@@ -6,13 +6,15 @@ import re
 import shutil
 import tempfile
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 import psutil
 
+from recipe.runtime.left_weights import unused
+
 MARK = "SKILLCREDIT_CHAOS"
-"""Environment variable whose value names the run that a process belongs to."""
+"""Environment variable whose value is that of the start that a process belongs to, and of no other."""
 LATE = ("ray::DashboardAgent", "ray::RuntimeEnvAgent")
 """Agents of Ray that notice the end of a killed run only after minutes: ended without being counted as left."""
 SECONDS = 60.0
@@ -21,14 +23,14 @@ _SHARED_MEMORY = re.compile(r"/dev/shm/\S+")
 
 
 class RunProcesses:
-    """The processes of a run: those with its name in their environment, and whatever its command has started.
+    """The processes of a run: those with its mark in their environment, and whatever its command has started.
 
-    The second also finds programs whose environment was emptied. command: process id of the start. mapped: files in
-    shared memory that they had mapped when looked at.
+    The second also finds programs whose environment was emptied. mark: the value of MARK. command: process id of the
+    start. mapped: files in shared memory that they had mapped when looked at.
     """
 
-    def __init__(self, name: str, command: int):
-        self._name, self._command = name, psutil.Process(command)
+    def __init__(self, mark: str, command: int):
+        self._mark, self._command = mark, psutil.Process(command)
         self._seen: set[psutil.Process] = {self._command}
         self.mapped: set[str] = set()
 
@@ -49,7 +51,7 @@ class RunProcesses:
 
     def _is_marked(self, process: psutil.Process) -> bool:
         with contextlib.suppress(psutil.Error):
-            return bool(process.environ().get(MARK) == self._name)
+            return bool(process.environ().get(MARK) == self._mark)
         return False
 
 
@@ -102,13 +104,6 @@ def _ports(process: psutil.Process) -> list[int]:
     return []
 
 
-def _maps() -> Iterator[str]:
-    """The list of mapped files of each process that this user may look at."""
-    for path in glob.glob("/proc/[0-9]*/maps"):
-        with contextlib.suppress(OSError):
-            yield Path(path).read_text(errors="replace")
-
-
 class Scratch:
     """A folder for a run's temporary files, removed in the end, and a look at the places that all runs share.
 
@@ -131,14 +126,12 @@ class Scratch:
         return sorted(one.name for one in self.path.iterdir())
 
     def elsewhere(self, mapped: Collection[str]) -> list[str]:
-        """The run's paths that are new in the shared places and that no living process maps.
+        """The run's paths that are new in the shared places and that no living process maps or listens at.
 
-        mapped: shared memory of the run's processes; other programs leave theirs beside it. Sockets for weights are the
-        run's: no two runs have a Ray of their own on one machine.
+        mapped: shared memory of the run's processes; other programs leave theirs beside it.
         """
         new = {path for path in self._now() - self._before if path in mapped or not path.startswith("/dev/shm/")}
-        maps = list(_maps()) if new else []
-        return sorted(path for path in new if not any(path in one for one in maps))
+        return unused(new)
 
     def _now(self) -> set[str]:
         return {path for pattern in self._shared for path in glob.glob(pattern)}

@@ -66,7 +66,8 @@ def main() -> None:
 
 
 def commands_of(folder: Path, data: Path, device: str, gpus: int) -> dict[str, list[str]]:
-    """The command of each part, the quickest first."""
+    """The command of each part, the quickest first; on a power of two of the GPUs, which divides the batches."""
+    gpus = 1 << (gpus.bit_length() - 1)
     found: dict[str, list[str]] = {}
     for kind in ("lora", "full"):
         own = ["--adaptation", kind, "--device", device]
@@ -74,7 +75,7 @@ def commands_of(folder: Path, data: Path, device: str, gpus: int) -> dict[str, l
         training = [sys.executable, "-m", TRAINING, str(folder), "--data", str(data), "--gpus", str(gpus), *own]
         found |= {f"engine_{kind}": engine, f"training_{kind}": training}
     if gpus > 1:
-        pairs = ["--gpus", str(gpus - gpus % 2), "--adaptation", "full", "--device", device, "--tensor-parallel", "2"]
+        pairs = ["--gpus", str(gpus), "--adaptation", "full", "--device", device, "--tensor-parallel", "2"]
         found["tensor_parallel"] = [sys.executable, "-m", TRAINING, str(folder), "--data", str(data), *pairs]
     size = "1e8" if device == "cuda" else "1e6"
     module = [sys.executable, "-m", "benchmarks.projection", "--findings", str(folder)]

@@ -21,8 +21,8 @@ from tests.composing import composed
 from tests.workers.real_engine import actor_worker, update
 from workers.constraints import HALF, SKILL, solution_batch
 from workers.displacement import local_gradients
-from workers.safe_update import PROTECTION
 from workers.solution_store import StoredSolution, plain_solutions
+from workers.update_request import PROTECTION
 
 PROMPT, RESPONSE = 64, 192
 SAMPLES, FEW = 64, 16  # of the timed updates, and of those that are compared with the CPU's

@@ -16,7 +16,7 @@ from data_prep.sources.shown_tests import ShowTests
 from data_prep.sources.source import source_parser
 
 VERSIONS = {
-    name: PublicSet(f"{name}plus", f"evalplus/{name}plus", None, ("test",), columns, revision)
+    name: PublicSet(f"{name}plus", f"evalplus/{name}plus", None, ("test",), columns, revision, "apache-2.0")
     for name, columns, revision in (
         ("humaneval", humaneval.PUBLIC.columns, "d32357cf319e50e9c8d8dab5ea876c72b0fd321b"),
         ("mbpp", (*mbpp.VERSIONS["sanitized"].columns, "test"), "b2d74c91837c3f2a20c1299ae98133cbe7cfa077"),
@@ -56,7 +56,7 @@ def convert(record: dict[str, Any], split: str, index: int, *, show_tests: ShowT
         fields = mbpp.convert(record | {"test_list": tests}, split, index, show_tests=show_tests or "one")
     source, number = fields["source"] + "plus", fields["id"].partition("/")[2]
     renamed = {"id": f"{source}/{number}", "source": source, "split": split}
-    return fields | renamed | {"role": "test", "licence": "apache-2.0"}
+    return fields | renamed | {"role": "test"}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -45,12 +45,12 @@ _SOLVERS: dict[str, Callable[[nx.Graph], list[str]]] = {
 _FILES = tuple(f"{task}_{difficulty}" for task in TASKS for difficulty in ("easy", "hard"))
 VERSIONS = {
     "grapharena": PublicSet(
-        *("grapharena", "", None, _FILES, ("problem_text", "graph", "exact_answer"), ""),
+        *("grapharena", "", None, _FILES, ("problem_text", "graph", "exact_answer"), "", "bsd-2-clause"),
         download="get dataset.zip by the link of github.com/squareRoot3/GraphArena",
         read={".pkl": read_pickle},
     ),
     "npg": PublicSet(
-        *("npg", "", None, ("train", "valid"), ("data_source", "prompt", "extra_info"), ""),
+        *("npg", "", None, ("train", "valid"), ("data_source", "prompt", "extra_info"), "", "none given"),
         download="get littlewyy/NPG-Muse-RL-data from ModelScope",
     ),
 }

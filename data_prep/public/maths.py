@@ -15,28 +15,43 @@ from data_prep.sources.source import source_parser
 _INSTRUCTION = "Reason step by step and put the final answer in \\boxed{}."
 
 
-# Repository, split, columns (the last is the answer, those before are the problem) and commit of each set. `main` where
-# no commit is known to us: the snapshot that is kept beside the rows makes them again.
-_SETS: dict[str, tuple[str, str, tuple[str, ...], str]] = {
+# Repository, commit, split, columns (the last is the answer, those before are the problem) and licence of each set.
+_SETS: dict[str, tuple[str, str, str, tuple[str, ...], str]] = {
     "aime24": (
-        "Maxwell-Jia/AIME_2024", "train", ("Problem", "Answer"), "8d88b2876a82a080e2f172cc9b25d0d9d2cb4792",
+        *("Maxwell-Jia/AIME_2024", "8d88b2876a82a080e2f172cc9b25d0d9d2cb4792"),
+        *("train", ("Problem", "Answer"), "mit"),
     ),
-    "aime25": ("math-ai/aime25", "test", ("problem", "answer"), "563bb8404243c5f09de6ec262f2db674fe5bce9b"),
+    "aime25": (
+        *("math-ai/aime25", "563bb8404243c5f09de6ec262f2db674fe5bce9b"),
+        *("test", ("problem", "answer"), "apache-2.0"),
+    ),
     "math500": (
-        "HuggingFaceH4/MATH-500", "test", ("problem", "answer"), "6e4ed1a2a79af7d8630a6b768ec859cb5af4d3be",
+        *("HuggingFaceH4/MATH-500", "6e4ed1a2a79af7d8630a6b768ec859cb5af4d3be"),
+        *("test", ("problem", "answer"), "none given"),
     ),
-    "minerva": ("math-ai/minervamath", "test", ("question", "answer"), "main"),
-    "gaokao2023en": ("MARIO-Math-Reasoning/Gaokao2023-Math-En", "train", ("question", "answer"), "main"),
-    "asdiv": ("EleutherAI/asdiv", "validation", ("body", "question", "answer"), "main"),
-}  # fmt: skip
+    "minerva": (
+        *("math-ai/minervamath", "ee46ddc498933b1977577953250ca5c66be64f96"),
+        *("test", ("question", "answer"), "none given"),
+    ),
+    "gaokao2023en": (
+        *("MARIO-Math-Reasoning/Gaokao2023-Math-En", "6c7bdecd205ed623b5e6c92335deb4f13a7cdd9b"),
+        *("train", ("question", "answer"), "mit"),
+    ),
+    "asdiv": (
+        *("EleutherAI/asdiv", "8f95807222d87b4c688c3c22a6ba2801e1fa03e2"),
+        *("validation", ("body", "question", "answer"), "cc-by-nc-4.0"),
+    ),
+}
 SETS = {
-    name: PublicSet(name, repository, None, (split,), columns, revision)
-    for name, (repository, split, columns, revision) in _SETS.items()
+    name: PublicSet(name, repository, None, (split,), columns, revision, licence)
+    for name, (repository, revision, split, columns, licence) in _SETS.items()
 }
 
 
 def convert(record: dict[str, Any], split: str, index: int, *, public: PublicSet) -> dict[str, Any]:
     """The task of a record; its solution is the answer alone, which proves that the verifier accepts it."""
+    if missing := [column for column in public.columns if record[column] is None]:
+        raise ValueError(f"no {missing[0]!r}")
     *problem, answer = (str(record[column]).strip() for column in public.columns)
     if public.name == "asdiv":
         if ";" in answer:

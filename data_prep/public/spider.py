@@ -30,6 +30,7 @@ PUBLIC = PublicSet(
     ("train", "validation"),
     ("db_id", "query", "question"),
     "0c350918f3f29ec754f1181c65cdce76cd6c133c",
+    "cc-by-sa-4.0",
 )
 _SHARES = {"dev": 5, "train": 95}
 
@@ -105,7 +106,6 @@ def convert(
         ),
         "ground_truth": SqlTruth(databases=hidden, ordered="order by" in " ".join(query.lower().split())).model_dump(),
         "solution": query,
-        "licence": "cc-by-sa-4.0",
     }
 
 

@@ -28,6 +28,7 @@ PUBLIC = PublicSet(
     ("train", "valid", "test"),
     ("name", "description", *_TESTS, "solutions"),
     "802411c3010cb00d1b05bad57ca77365a3c699d6",
+    "cc-by-4.0",
 )
 _ROLES = {"train": "train", "valid": "dev", "test": "test"}
 INSTRUCTION = (
@@ -63,7 +64,6 @@ def convert(record: dict[str, Any], split: str, index: int, *, max_tests: int = 
         "ground_truth": {"cases": cases, "visible": visible},
         "solution": next(iter(solutions), None),
         "alternatives": solutions[1:TRIED],
-        "licence": "cc-by-4.0",
     }
 
 

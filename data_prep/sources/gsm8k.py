@@ -20,6 +20,7 @@ PUBLIC = PublicSet(
     ("train", "test"),
     ("question", "answer"),
     "cc7b047b6e5bb11b4f1af84efc572db110a51b3c",
+    "mit",
 )
 _SHARES = {"dev": 5, "train": 95}
 INSTRUCTION = 'Let\'s think step by step and put the final answer after "####".'
@@ -55,7 +56,6 @@ def convert(record: dict[str, Any], split: str, index: int) -> dict[str, Any]:
         "prompt": f"{record['question'].strip()} {INSTRUCTION}",
         "ground_truth": {"answer": answer.strip().replace(",", "")},
         "solution": solution,
-        "licence": "mit",
     }
 
 

@@ -7,6 +7,7 @@ records of the hub: ``--from-file SPLIT=OUT/snapshot/SPLIT.parquet`` makes the s
 import argparse
 import json
 import random
+import re
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,12 +22,15 @@ from data_prep.json_lines import read_array, read_lines
 from data_prep.schema import DataFileError
 from data_prep.sources.source import Draft, Refusal, command, positive, run
 
+_COMMIT = re.compile("[0-9a-f]{40}")
+
 
 @dataclass(frozen=True)
 class PublicSet:
     """Location and columns of a public set.
 
     splits: as published. columns: those that are read. revision: the commit of the repository that is read.
+    licence: as the card of that commit (for files that are not on the hub: their repository) names it, or `none given`.
     files: path of a split in a repository whose loading script `datasets` refuses. download: how to get a set that is
     not on the hub, which has no repository. read: readers of files by their suffix.
     """
@@ -37,6 +41,7 @@ class PublicSet:
     splits: tuple[str, ...]
     columns: tuple[str, ...]
     revision: str
+    licence: str
     files: str = ""
     download: str = ""
     read: Mapping[str, Callable[[Path], list[Any]]] = field(default_factory=dict)
@@ -105,8 +110,10 @@ def drafts(
     convert: gets the part as the split of a record. records: filled with the records that were read, by split.
     """
     files = _files(public, options.from_file)
+    if not files:
+        options.revision = _commit(public, options.revision or public.revision)
     for split in files or public.splits:
-        rows = _of_file(files[split], public) if files else _of_hub(public, split, _revision(public, options))
+        rows = _of_file(files[split], public) if files else _of_hub(public, split, options.revision)
         records[split] = rows
         for part, numbers in parts(split, rows).items():
             if options.limit is not None and options.limit < len(numbers):
@@ -115,22 +122,39 @@ def drafts(
                 yield _draft(public, rows[index], part, index, convert)
 
 
-def _revision(public: PublicSet, options: argparse.Namespace) -> str:
-    return options.revision or public.revision
+def _commit(public: PublicSet, revision: str) -> str:
+    """The commit that a revision names now: a branch moves, so its commit is printed and recorded."""
+    if not public.repository or _COMMIT.fullmatch(revision):
+        return revision
+    import huggingface_hub  # as slow as datasets
+
+    try:
+        commit = huggingface_hub.HfApi().dataset_info(public.repository, revision=revision).sha
+    except Exception as error:  # the hub's client raises errors of many libraries
+        raise DataFileError(
+            f"the hub did not name the commit of {public.repository} at {revision} ({type(error).__name__}: {error}); "
+            "without a network, name the files: --from-file SPLIT=FILE"
+        ) from error
+    if not commit:
+        raise DataFileError(f"the hub has no commit for {public.repository} at {revision}")
+    print(f"{public.repository}: {revision} is commit {commit} now")
+    return commit
 
 
 def _keep_origin(
     public: PublicSet, options: argparse.Namespace, records: Mapping[str, Any], more_files: Collection[Path]
 ) -> int:
     files = _files(public, options.from_file)
-    origin: dict[str, Any] = {split: {"records": len(found)} for split, found in records.items()}
+    origin: dict[str, Any] = {"licence": public.licence}
+    origin |= {split: {"records": len(found)} for split, found in records.items()}
     for split, file in files.items():
         origin[split] |= {"file": str(file), "sha256": file_hash(file)}
     if not files:
-        origin |= {"repository": public.repository, "revision": _revision(public, options)}
+        origin |= {"repository": public.repository, "revision": options.revision}
         for split, found in records.items():
             with complete_file(options.out / "snapshot" / f"{split}.parquet") as path:
                 found.select_columns(list(public.columns)).to_parquet(path)
+                origin[split]["sha256"] = file_hash(path)
     if more_files:
         origin["files"] = {str(file): file_hash(file) for file in sorted(more_files)}
     with complete_file(options.out / "origin.json") as path:
@@ -143,7 +167,7 @@ def _draft(public: PublicSet, record: Any, split: str, index: int, convert: Conv
     if isinstance(record, str):
         return Refusal(label, record)
     try:
-        return convert(record, split, index)
+        return convert(record, split, index) | {"licence": public.licence}
     except (ValueError, TypeError, KeyError, IndexError, AttributeError, SyntaxError, RecursionError) as error:
         return Refusal(label, f"{type(error).__name__}: {error}")
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from data_prep.sources import hub
 from data_prep.sources.hub import PublicSet
-from data_prep.sources.shown_tests import ShowTests, add_option, in_words, named_entry_points, shown
+from data_prep.sources.shown_tests import ShowTests, add_option, in_words, shown
 from data_prep.sources.source import source_parser
 from rewards.verifiers import entry_points
 
@@ -27,6 +27,7 @@ VERSIONS = {
         _SPLITS,
         ("task_id", "text", "code", "test_list", "test_setup_code"),
         _REVISION,
+        "cc-by-4.0",
     ),
     "sanitized": PublicSet(
         "mbpp",
@@ -35,6 +36,7 @@ VERSIONS = {
         _SPLITS,
         ("task_id", "prompt", "code", "test_list", "test_imports"),
         _REVISION,
+        "cc-by-4.0",
     ),
 }
 
@@ -62,9 +64,8 @@ def convert(record: dict[str, Any], split: str, index: int, *, show_tests: ShowT
         "skill": "write",
         "verifier": "code",
         "prompt": _prompt(text.strip(), _function(solution, tests), visible),
-        "ground_truth": {"tests": units, "visible": len(visible)} | named_entry_points(solution, units),
+        "ground_truth": {"tests": units, "visible": len(visible)} | entry_points.named(solution, units),
         "solution": solution,
-        "licence": "cc-by-4.0",
     }
 
 

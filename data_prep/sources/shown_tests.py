@@ -1,17 +1,8 @@
-"""Tests that a prompt shows (`show_tests`: none, one, all), and entry points that a ground truth must list."""
+"""Tests that a prompt shows (`show_tests`: none, one, all)."""
 
 import argparse
 from collections.abc import Sequence
 from typing import Literal
-
-from rewards.verifiers.entry_points import unknown_to_derivation
-
-
-def named_entry_points(solution: str, tests: Sequence[str]) -> dict[str, list[str]]:
-    """`entry_points` of a ground truth, from the reference solution; empty if the tests alone determine them."""
-    named = unknown_to_derivation(solution, tests)
-    return {"entry_points": named} if named else {}
-
 
 ShowTests = Literal["none", "one", "all"]
 _COUNTS: dict[ShowTests, int | None] = {"none": 0, "one": 1, "all": None}

@@ -1,7 +1,8 @@
 """New standard inputs: those of a problem's cases with some numbers and words changed, in the shape of all cases. Pure.
 
-A number that counts what follows (the lines left, or the words of the next line) is never changed, nor is the first
-line of several if it has no such number; nor is any number that may count lines, if the cases do not show what does.
+A number that counts what follows (the lines left, or the words of the next line) changes only with the words of a list
+in the second line, whose sizes stay within those seen. Nor is the first line of several changed if it has no such
+number, nor any number that may count lines, if the cases do not show what does.
 New numbers stay within the range seen in the same place, so one seen with one value only stays. Words that recur are
 exchanged, others get letters seen in their place. What `printed_shape` finds in all cases holds for the new inputs.
 """
@@ -51,6 +52,7 @@ class _Places:
         self.second_is_list = all(
             len(lines) > 1 and str(len(lines[1].split())) in lines[0].split() for lines in lines_of
         )
+        self.shortest = min(len(lines[1].split()) for lines in lines_of) if self.second_is_list else 0
         self.words: dict[_Place, list[str]] = {}
         for lines in lines_of:
             for number, line in enumerate(lines):
@@ -95,8 +97,8 @@ def _sizes(lines: Sequence[str], number: int, words: Sequence[str], rows_are_cou
 
 
 def _changed(lines: Sequence[str], places: _Places, rng: random.Random) -> list[str]:
-    free = free_words(lines, places.rows_are_counted)
-    changed = list(lines)
+    changed = _shorter(lines, places.shortest, rng) if places.second_is_list and rng.random() < 0.3 else list(lines)
+    free = free_words(changed, places.rows_are_counted)
     for number, place in rng.sample(free, min(len(free), rng.choice((1, 1, 2, 4)))):
         pieces = _PIECES.split(changed[number])
         words = [at for at, piece in enumerate(pieces) if piece.strip()]
@@ -110,6 +112,16 @@ def _changed(lines: Sequence[str], places: _Places, rng: random.Random) -> list[
             pieces[words[place]] = _changed_word(pieces[words[place]], known, rng)
         changed[number] = "".join(pieces)
     return changed
+
+
+def _shorter(lines: Sequence[str], shortest: int, rng: random.Random) -> list[str]:
+    """The lines with some words of the second one left out, and their number in the first changed with them."""
+    words, head = lines[1].split(), _PIECES.split(lines[0])
+    if head.count(str(len(words))) != 1:
+        return list(lines)  # which of them is the size is not known
+    kept = sorted(rng.sample(range(len(words)), rng.randint(shortest, len(words))))
+    head[head.index(str(len(words)))] = str(len(kept))
+    return ["".join(head), " ".join(words[place] for place in kept), *lines[2:]]
 
 
 def _changed_word(word: str, known: Sequence[str], rng: random.Random) -> str:

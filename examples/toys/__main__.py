@@ -3,6 +3,7 @@
     python -m examples.toys credit        steps to solve planted causal problems, with and without credit
     python -m examples.toys grid          the same with programs of lines, for every mapping of credit (minutes)
     python -m examples.toys tests         the same with credits that count some of the tests only
+    python -m examples.toys sharing       the same by what lines share and how many programs an update samples
     python -m examples.toys projection    gain of a new skill vs. forgetting of old ones, with noisy constraints
 
 Each prints a Markdown table and writes it with results.json, and most with a picture, to --out.
@@ -13,12 +14,13 @@ import json
 import sys
 from collections.abc import Callable
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from examples.toys import counted_tests, credit, grid_study, pictures, projection
+from examples.toys import counted_tests, credit, grid_study, pictures, projection, sharing
 from examples.toys.credit import CreditRun
 from examples.toys.grid import GridRun
 from examples.toys.projection import PROTECTED, ProtectionRun
@@ -69,12 +71,13 @@ def _grid(options: argparse.Namespace) -> str:
     return table
 
 
-def _tests(options: argparse.Namespace) -> str:
+def _of_programs(toy: Any, name: str, options: argparse.Namespace) -> str:
+    """A toy whose module has a study, a table and a record of programs of lines, without a picture."""
     torch.set_num_threads(1)
     run = GridRun(seeds=options.seeds, limit=options.limit, seed=options.seed)
-    results = list(counted_tests.study(run))
-    table = counted_tests.table(results)
-    _record(options.out or "outputs/toy/tests", table, counted_tests.record(run, results))
+    results = list(toy.study(run))
+    table: str = toy.table(results)
+    _record(options.out or f"outputs/toy/{name}", table, toy.record(run, results))
     return table
 
 
@@ -107,8 +110,12 @@ def _parser() -> argparse.ArgumentParser:
     )
     toys = parser.add_subparsers(required=True)
     _add_credit(toys.add_parser("credit", formatter_class=argparse.ArgumentDefaultsHelpFormatter))
-    for name, toy in (("grid", _grid), ("tests", _tests)):
-        _add_grid(toys.add_parser(name, formatter_class=argparse.ArgumentDefaultsHelpFormatter), toy)
+    for name, toy, limit in (
+        ("grid", _grid, GridRun.limit),
+        ("tests", partial(_of_programs, counted_tests, "tests"), GridRun.limit),
+        ("sharing", partial(_of_programs, sharing, "sharing"), 400),
+    ):
+        _add_grid(toys.add_parser(name, formatter_class=argparse.ArgumentDefaultsHelpFormatter), toy, limit)
     _add_projection(toys.add_parser("projection", formatter_class=argparse.ArgumentDefaultsHelpFormatter))
     for subcommand in toys.choices.values():
         subcommand.add_argument("--seed", type=int, default=0, help="seed of the random numbers")
@@ -125,10 +132,10 @@ def _add_credit(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--limit", type=int, default=CreditRun.limit, help="updates after which a run ends unsolved")
 
 
-def _add_grid(parser: argparse.ArgumentParser, toy: Callable[[argparse.Namespace], str]) -> None:
+def _add_grid(parser: argparse.ArgumentParser, toy: Callable[[argparse.Namespace], str], limit: int) -> None:
     parser.set_defaults(toy=toy)
     parser.add_argument("--seeds", type=int, default=GridRun.seeds, help="independent runs of each arm")
-    parser.add_argument("--limit", type=int, default=GridRun.limit, help="updates after which a run ends unsolved")
+    parser.add_argument("--limit", type=int, default=limit, help="updates after which a run ends unsolved")
 
 
 def _add_projection(parser: argparse.ArgumentParser) -> None:

@@ -80,20 +80,24 @@ class GridRun:
             raise ValueError(f"need seeds >= 1 and limit >= 1, got {self}")
 
 
-class _Table:
-    """The policy's logits (N, C), trained by Adam, and the rows that each line of each prompt reads (N, P, L)."""
+class Table:
+    """The policy's logits (N, C), trained by Adam, and the rows (N, P L) that each line of each prompt reads."""
 
-    def __init__(self, setting: GridSetting, seeds: int, generator: torch.Generator):
-        shape = (seeds, setting.prompts, setting.problem.lines)
+    def __init__(self, logits_N_C: Tensor, rows_N_PL: Tensor, prompts: int):
+        self.logits, self.rows = logits_N_C, rows_N_PL
+        self.shape = (len(logits_N_C), prompts, rows_N_PL.shape[1] // prompts)
+        self._moments = [torch.zeros_like(logits_N_C) for _ in _BETAS]
+        self._updates = 0
+
+    @staticmethod
+    def of(setting: GridSetting, seeds: int, generator: torch.Generator) -> "Table":
+        """That of a setting, in which all lines start alike."""
+        shape, start = (seeds, setting.prompts, setting.problem.lines), setting.problem.start
         size = _TABLE * shape[2] if setting.shared else shape[1] * shape[2]
         rows = torch.arange(size).view(1, *shape[1:]).expand(shape) if not setting.shared else None
         drawn = torch.rand((*shape[:2], size), generator=generator).argsort(-1)[..., : shape[2]]
-        self.rows = (drawn if rows is None else rows).reshape(seeds, -1)
-        self.shape = shape
-        start = setting.problem.start
-        self.logits = torch.full((seeds, size), math.log(start / (1 - start)))
-        self._moments = [torch.zeros_like(self.logits) for _ in _BETAS]
-        self._updates = 0
+        logits = torch.full((seeds, size), math.log(start / (1 - start)))
+        return Table(logits, (drawn if rows is None else rows).reshape(seeds, -1), setting.prompts)
 
     def chances(self) -> Tensor:
         """Chance of each line (N, P, L)."""
@@ -113,8 +117,8 @@ class _Table:
 def updates_to_solve(setting: GridSetting, arm: GridArm, rate: float, run: GridRun) -> NDArray[np.float64]:
     """Updates (N,) until the expected accuracy reaches 0.8; `run.limit` + 1 if it never does."""
     generator = torch.Generator().manual_seed(run.seed)
-    table = _Table(setting, run.seeds, generator)
-    shape = _Shape(setting, run.seeds)
+    table = Table.of(setting, run.seeds, generator)
+    shape = ProgramShape(setting, run.seeds)
     needed = torch.full((run.seeds,), run.limit + 1.0)
     for update in range(run.limit + 1):
         chance_N_P_L = table.chances()
@@ -122,14 +126,27 @@ def updates_to_solve(setting: GridSetting, arm: GridArm, rate: float, run: GridR
         needed = torch.where(solved, needed.clamp(max=update), needed)
         if (needed <= update).all():
             break
-        draws = torch.rand((*table.shape[:2], setting.group, table.shape[2]), generator=generator)
-        right_N_P_G_L = (draws < chance_N_P_L[:, :, None]).float()
-        advantages = _line_advantages(setting, arm, right_N_P_G_L, shape, run.seed + update)
-        table.ascend((advantages * (right_N_P_G_L - chance_N_P_L[:, :, None])).mean(2), rate)
+        table.ascend(sampled_gradient(setting, arm, chance_N_P_L, shape, generator, run.seed + update), rate)
     return needed.double().numpy()
 
 
-class _Shape:
+def sampled_gradient(
+    setting: GridSetting,
+    arm: GridArm,
+    chance_N_P_L: Tensor,
+    shape: "ProgramShape",
+    generator: torch.Generator,
+    seed: int,
+) -> Tensor:
+    """The policy gradient (N, P, L) by the logits of the lines, of one group per prompt."""
+    seeds, prompts, lines = chance_N_P_L.shape
+    draws = torch.rand((seeds, prompts, setting.group, lines), generator=generator)
+    right_N_P_G_L = (draws < chance_N_P_L[:, :, None]).float()
+    advantages = line_advantages(setting, arm, right_N_P_G_L, shape, seed)
+    return (advantages * (right_N_P_G_L - chance_N_P_L[:, :, None])).mean(2)
+
+
+class ProgramShape:
     """Step ids, groups and keys of the B programs, the same in each update."""
 
     def __init__(self, setting: GridSetting, seeds: int):
@@ -140,7 +157,9 @@ class _Shape:
         self.mask = torch.ones_like(self.step_ids)
 
 
-def _line_advantages(setting: GridSetting, arm: GridArm, right_N_P_G_L: Tensor, shape: _Shape, seed: int) -> Tensor:
+def line_advantages(
+    setting: GridSetting, arm: GridArm, right_N_P_G_L: Tensor, shape: ProgramShape, seed: int
+) -> Tensor:
     """The advantage of each line (N, P, G, L)."""
     ratio_N_P_G = setting.problem.pass_ratio(right_N_P_G_L)
     partial = setting.partial or arm.partial

@@ -98,8 +98,13 @@ class ModelShape:
             UnknownShapeError: a size is missing, or the model is not a dense decoder.
         """
         kind = config.get("model_type", "unknown")
-        if "num_experts" in config or "num_local_experts" in config:
-            raise UnknownShapeError(f"model_type {kind} is a mixture of experts, which the memory plan does not cover")
+        # num_experts, num_local_experts, n_routed_experts, moe_num_experts
+        if any("experts" in key and value for key, value in config.items()):
+            raise UnknownShapeError(
+                f"model_type {kind} is a mixture of experts: no plan covers it, no run here trained one"
+            )
+        if "vision_config" in config:
+            raise UnknownShapeError(f"model_type {kind} reads images, which the memory plan does not cover")
         try:
             heads = config["num_attention_heads"]
             return cls(

@@ -35,6 +35,7 @@ def check_rules(config: DictConfig, run: RunDirectory) -> list[PreflightFinding]
 
 
 LOSS_MODE = "actor_rollout_ref.actor.policy_loss.loss_mode"
+DRO_BETA = "actor_rollout_ref.actor.policy_loss.dro_beta"
 FSDP_DTYPE = "actor_rollout_ref.actor.fsdp_config.mixed_precision.param_dtype"
 
 # Our features by their names in the configuration, each with a test for whether a run uses it.
@@ -150,6 +151,11 @@ def _bypass_without_its_loss(config: DictConfig) -> bool:
     return loss != "ppo_clip" or _correction(config, "rollout_is", "rollout_rs")
 
 
+def _dro_without_beta(config: DictConfig) -> bool:
+    beta = OmegaConf.select(config, DRO_BETA)
+    return str(OmegaConf.select(config, LOSS_MODE)) == "dro" and not (beta and beta > 0)
+
+
 def _is_set(group: str) -> Callable[[DictConfig], bool]:
     """Whether any value of the group is set; verl's defaults are all null."""
 
@@ -216,17 +222,10 @@ REFUSALS = (
     RefusedOption(
         "distillation.enabled",
         _is_true("distillation.enabled"),
-        "{parts} would read the gradient of the distillation loss as the policy's, and its top-k losses need the "
-        "teacher's logits, which these passes do not have",
-        "distillation.enabled=false, or turn the others off",
-        READ_GRADIENTS,
-    ),
-    RefusedOption(
-        "distillation.enabled",
-        _is_true("distillation.enabled"),
-        "{parts} shapes advantages, which the distillation loss does not use",
-        "distillation.enabled=false, or credit=off",
-        ("credit",),
+        "no plan of this plug-in counts the teacher's accelerators and memory, so that a run could wait for them "
+        "forever; credit shapes advantages, which the distillation loss does not use, and projection would take its "
+        "gradient for the policy's",
+        "distillation.enabled=false; verl's own trainer distils",
     ),
     RefusedOption(
         "algorithm.filter_groups.enable",
@@ -292,6 +291,7 @@ REFUSALS = (
         "vanilla, gspo or cispo, or credit=off",
         ("credit",),
     ),
+    RefusedOption(DRO_BETA, _dro_without_beta, "the dro loss fails in step 1 without it", "above 0"),
     RefusedOption(
         ROUTING,
         _is_true(ROUTING),

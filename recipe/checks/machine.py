@@ -11,6 +11,7 @@ from recipe.capacity.memory_plan import MemoryPlan, arithmetic, gib, plan_memory
 from recipe.capacity.model_shape import UnknownShapeError, shape_of
 from recipe.capacity.room import disk_refusals, free_memory, machine_memory, run_disk, weights_in_shared_memory
 from recipe.checks import PreflightFinding
+from recipe.checks.names import VLLM
 from recipe.records.run_directory import RunDirectory
 from recipe.settings import SettingsError
 from workers.cpu.processor import cores_note, precision_note
@@ -40,15 +41,15 @@ def check_memory(config: DictConfig, run: RunDirectory) -> list[PreflightFinding
 
 
 def describe(config: DictConfig) -> RenderableType:
-    """The plan as tables, or the reason why there is none."""
+    """The plan as tables; where there is none, `notes` or a finding has the reason."""
     plan = _plan(config)
-    return plan.render() if plan else "no memory plan: the architecture of this model is not known before it is loaded"
+    return plan.render() if plan else "no memory plan: the reason is below"
 
 
 def notes(config: DictConfig) -> list[str]:
-    """What a user should know of a CPU machine before training starts: precision, cores, memory that others use."""
+    """What a user should know before training starts: what is untried; on a CPU precision, cores, memory in use."""
     if config.trainer.device != "cpu":
-        return []
+        return _untried(config)
     lines = [precision_note(config.run.precision, "run.precision"), cores_note(config.trainer.n_gpus_per_node)]
     plan, free = _plan(config), free_memory()
     needed = plan.layout.training if plan else {}
@@ -57,6 +58,18 @@ def notes(config: DictConfig) -> list[str]:
             f"warning: {gib(free)} GiB of memory are free, and with full sequences the run needs "
             f"{gib(sum(needed.values()))} ({arithmetic(needed)}): stop other programs, or the system may end the run"
         )
+    return lines + _untried(config)
+
+
+def _untried(config: DictConfig) -> list[str]:
+    """What is accepted though nothing of this project has run it: other engines, architectures without a plan."""
+    engine, lines = config.actor_rollout_ref.rollout.name, []
+    if engine != VLLM:
+        lines.append(f"warning: no run of this project has used {engine}, only {VLLM}: watch the engine's metric")
+    try:
+        shape_of(config.actor_rollout_ref.model.path)
+    except UnknownShapeError as error:
+        lines.append(f"warning: no memory plan: {error}")
     return lines
 
 

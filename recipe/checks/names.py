@@ -12,13 +12,22 @@ from recipe.checks import PreflightFinding
 from recipe.records.run_directory import RunDirectory
 from workers.aggregators import AGGREGATORS, MissingAggregatorsError, aggregator
 
-FLASH = "flash_attention_2"
+FLASH, VLLM = "flash_attention_2", "vllm"
 
 
 def check_optional_packages(config: DictConfig, run: RunDirectory) -> list[PreflightFinding]:
-    """Require torchjd if one of its aggregators is chosen, and flash-attn if its attention is."""
+    """Require the chosen engine, torchjd if one of its aggregators is chosen, and flash-attn if its attention is."""
     from verl.trainer.ppo.utils import need_critic
 
+    engine = config.actor_rollout_ref.rollout.name
+    if engine != VLLM and importlib.util.find_spec(engine) is None:
+        return [
+            PreflightFinding(
+                f"the engine {engine} is not installed: the pins have {VLLM} alone, and no run here has used another",
+                "actor_rollout_ref.rollout.name",
+                VLLM,
+            )
+        ]
     models = {"actor_rollout_ref.model": config.actor_rollout_ref.model}
     models |= {"critic.model": config.critic.model} if need_critic(config) else {}
     chosen = [key for key, one in models.items() if one.override_config.get("attn_implementation") == FLASH]

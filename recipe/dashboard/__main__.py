@@ -22,8 +22,7 @@ REFUSED = 2
 NAME = "verl-skillcredit"
 INSTALL = {
     "wandb_workspaces": "pip install wandb-workspaces==0.4.13 (the extra `dashboards`)",
-    # With its dependencies pip would replace pillow 13, which the rest is pinned to: trackio asks for an older one.
-    "trackio": "pip install --no-deps trackio==0.43.0 gradio-client==2.7.2 brotli==1.2.1",
+    "trackio": "pip install trackio==0.43.0 (the extra `dashboards`)",
 }
 
 

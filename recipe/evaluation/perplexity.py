@@ -2,6 +2,7 @@
 
 import hashlib
 import math
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +15,8 @@ from recipe.records.intervals import Interval, bootstrap_interval
 from recipe.records.tables import markdown_table
 
 Blocks = Sequence[Sequence[int]]
+BLOCK = 512
+"""Tokens of a block."""
 
 
 class TextError(ReportError):
@@ -75,12 +78,53 @@ def blocks_of(ids: Sequence[int], length: int) -> Blocks:
 
 def losses(network: Any, blocks: Blocks) -> Iterator[float]:
     """Mean loss (nats per token) of each block, predicted from its own beginning."""
-    import torch  # seconds, which other reports need not wait
+    import torch
 
     for block in blocks:
         ids = torch.tensor([list(block)], device=network.device)
         with torch.no_grad():
             yield float(network(input_ids=ids, labels=ids).loss)
+
+
+def measure(
+    models: Sequence[Path], content: str, length: int, most: int | None = None, like: Path | None = None
+) -> dict[str, list[float]]:
+    """Loss of each block of the text, or of its first `most` blocks, by model in the given order. Computed in float32.
+
+    like: a model whose tokens theirs must be (default: the first).
+
+    Raises:
+        TextError: a folder is not a model, or its tokens are not those of `like`.
+    """
+    import torch  # seconds, which other reports need not wait
+    from transformers import AutoModelForCausalLM
+
+    by_model: dict[str, list[float]] = {}
+    like = like or models[0]
+    known = _token_ids(like, content)
+    for folder in models:
+        if folder != like and _token_ids(folder, content) != known:
+            raise TextError(f"{folder} and {like} have different tokenizers: their losses per token differ")
+        network: Any = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
+        limit = min(length, getattr(network.config, "max_position_embeddings", length))
+        by_model[str(folder)] = []
+        blocks = blocks_of(known, limit)[:most]
+        for number, loss in enumerate(losses(network, blocks), 1):
+            by_model[str(folder)].append(loss)
+            if number % 20 == 0 or number == len(blocks):
+                print(f"{folder}: {number} of {len(blocks)} blocks", file=sys.stderr)
+    return by_model
+
+
+def _token_ids(model: Path, content: str) -> Sequence[int]:
+    """The text in the model's tokens; TextError if the folder is not a model."""
+    from transformers import AutoTokenizer
+
+    if not (model / "config.json").exists():
+        raise TextError(f"{model} is not a Hugging Face folder; python -m recipe.export RUN makes one of a run")
+    tokenizer: Any = AutoTokenizer.from_pretrained(model)
+    ids: Sequence[int] = tokenizer(content, add_special_tokens=False, verbose=False)["input_ids"]
+    return ids
 
 
 def changes(by_model: Mapping[str, Sequence[float]]) -> list[Change]:

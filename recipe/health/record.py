@@ -49,6 +49,11 @@ class Record:
         values = self.values(metric)
         return fmean(values[-LAST:]) if values else None
 
+    def last_share(self, metric: str) -> float:
+        """Mean over the last steps with samples of a share that is written only in steps where it is not 0."""
+        shares = [row.get(metric, 0.0) for row in self.rows if "reward/acc" in row][-LAST:]
+        return fmean(shares) if shares else 0.0
+
     def named(self, prefix: str) -> list[str]:
         """What follows the prefix in the names of metrics, sorted."""
         return named(self.rows, prefix)
@@ -72,6 +77,17 @@ class Record:
 def longest_quiet(step_seconds: float | None) -> float:
     """Seconds without an event after which a run is no longer under way. step_seconds: of a step, None before one."""
     return max(600.0, 5 * (step_seconds or 0.0))
+
+
+def clocks_differ(quiet: float) -> str:
+    """What to report of a last event that lies ahead of this machine's clock; empty if it does not.
+
+    quiet: seconds since that event, by this clock. Until this clock has passed it, a killed run looks alive.
+    """
+    ahead = -quiet / 60
+    return (
+        f"its last event is {ahead:.0f} minutes ahead of this machine's clock: the clocks differ" if ahead > 1 else ""
+    )
 
 
 def fall_from_peak(rows: Sequence[Mapping[str, float]], skill: str) -> tuple[float, float]:

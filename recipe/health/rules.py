@@ -11,16 +11,16 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import NamedTuple
 
-from recipe.health.record import LAST, Record, fall_from_peak, longest_quiet
+from recipe.health.record import LAST, Record, clocks_differ, fall_from_peak, longest_quiet
 from recipe.records.intervals import scatter
 from recipe.records.tables import CUT_SHARE, LARGEST_ERROR, cut_share
+from workers.safety.levels import ROUNDING
 
 PROJECTION = "actor/projection"
 NEAR = 0.25
 """Share of the way from a protected skill's anchor to its line that must remain between its J and the line."""
 _KEPT = 1 / 3
 """Share of its best accuracy that a skill keeps unless its policy collapsed."""
-_ROUNDING = 1e-6
 _READ = re.compile(
     "actor/(entropy|grad_norm|pg_clipfrac|ppo_kl)|credit/(fallback|unjudged_share)|critic/advantages/|reward/"
     "|response_length/(clip_ratio|max)|(train_)?skill/.+/(accuracy|standard_error)|timing_s/step"
@@ -64,7 +64,7 @@ def _ended(run: Record) -> str | None:
     quiet = run.now - float(last.get("time", run.now))
     if quiet > longest_quiet(run.step_seconds):
         return f"nothing for {quiet / 60:.0f} minutes after '{last['event']}' of step {run.updates}: killed?"
-    return None
+    return clocks_differ(quiet) or None
 
 
 def _finite(run: Record) -> str | None:
@@ -161,7 +161,7 @@ def _engine(run: Record) -> str | None:
 
 
 def _cut(run: Record) -> str | None:
-    limit = int(run.setting("data.max_response_length"))
+    limit = run.setting("data.max_response_length") or math.inf
     shares = [share for row in run.rows if (share := cut_share(row, limit)) is not None][-LAST:]
     share = fmean(shares) if shares else 0.0
     return f"{share:.1%} of the last steps' answers end at the limit" if share > CUT_SHARE else None
@@ -176,8 +176,8 @@ def _masked(run: Record) -> str | None:
 
 
 def _sandbox(run: Record) -> str | None:
-    timeouts = run.last("reward/error/timeout")
-    if timeouts is not None and timeouts > 0.2:
+    timeouts = run.last_share("reward/error/timeout")
+    if timeouts > 0.2:
         return f"{timeouts:.0%} of the programs time out"
     unjudged = run.last("credit/unjudged_share")
     if unjudged is not None and unjudged > 0.01:
@@ -189,7 +189,7 @@ def _sandbox(run: Record) -> str | None:
 
 
 def _guards(run: Record) -> str | None:
-    shares = {name: run.last(f"reward/guard/{name}") or 0.0 for name in run.named("reward/guard/")}
+    shares = {name: run.last_share(f"reward/guard/{name}") for name in run.named("reward/guard/")}
     worst = max(shares, key=shares.__getitem__, default=None)
     if worst is None or shares[worst] <= 0.02:
         return None
@@ -251,7 +251,7 @@ def _below_line(run: Record) -> str | None:
         (step, name)
         for name in run.named(f"{PROJECTION}/verified_level/")
         for step, level in _levels(run, name).items()
-        if level.margin < -_ROUNDING
+        if level.margin < -ROUNDING
     ]
     return f"{below[0][1]} ended step {below[0][0]} below its line" if below else None
 
@@ -261,7 +261,7 @@ def _near_line(run: Record) -> str | None:
     near = []
     for name in run.named(f"{PROJECTION}/verified_level/"):
         step, level = next(reversed(_levels(run, name).items()), (0, None))
-        if level and level.room > 0 and -_ROUNDING <= level.margin < NEAR * level.room:
+        if level and level.room > 0 and -ROUNDING <= level.margin < NEAR * level.room:
             near.append(f"J of {name} is {level.margin:.2g} above its line after step {step}, "
                         f"{1 - level.margin / level.room:.0%} of the way from its anchor")  # fmt: skip
     return "; ".join(near) or None
@@ -292,7 +292,8 @@ _BATCH = "probe the data (`recipe.probe`); easier or more mixed problems, `rewar
 RULES = (
     Rule("ended", "`events.jsonl`", "ends with `end`", "the message names the cause; `run.name=` resumes", _ended),
     Rule("finite", "all below", "no NaN, no infinity", "a lower rate; read that step's `generations/`", _finite),
-    Rule("signal", "`critic/advantages`, `reward/acc`", "groups differ; 2 to 98% right", _BATCH, _signal),
+    Rule("signal", "`critic/advantages`, `reward/acc`", "groups differ in 80% of the steps; 2 to 98% right",
+         _BATCH, _signal),
     Rule("learned", "`reward/acc`", "rises beyond noise in 20 steps",
          "a higher rate (`optim.lr`), more samples, more steps", _learned),
     Rule("collapsed", "`train_skill/<name>/accuracy`", "keeps a third of its best five steps",
@@ -310,11 +311,11 @@ RULES = (
          "raise `data.max_response_length`", _cut),
     Rule("masked", "`reward/masked_share`", "0", "the sandbox or a verifier fails: `events.jsonl`, `logs/`", _masked),
     Rule("sandbox", "`reward/error/timeout`, `judge_seconds`, `credit/unjudged_share`",
-         "20%; 10 times `busy_seconds`; 1%", "fewer replays (`credit.budget`), more machines (`sandbox.url`)",
+         "20%; 10 times `busy_seconds`, 1 s; 1%", "fewer replays (`credit.budget`), more machines (`sandbox.url`)",
          _sandbox),
     Rule("hacking", "`reward/guard/<sign>`", "at most 2%",
          "read `generations/`; hidden tests, `reward...refuse`", _guards),
-    Rule("generalises", "`train_skill` against `skill`", "validation gains a quarter of training",
+    Rule("generalises", "`train_skill` against `skill`", "a quarter of a gain above 10 points",
          "more distinct problems, fewer epochs, `arm=kl`", _generalises),
     Rule("forgetting", "`skill/<name>/below_peak`", "within noise and 5 points",
          "`projection=qp`, `arm=replay`: docs/reference/skill_safe.md", _forgets),

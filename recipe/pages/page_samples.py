@@ -1,16 +1,15 @@
 """Samples of runs for a page: of each step its share of the limit, split at the steps that have credit."""
 
-import json
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from recipe.pages.run_files import number
 from recipe.pages.text import shortened, visible
 from recipe.records.experiment_page import pieces
-from recipe.records.run_directory import RunDirectory
+from recipe.records.run_directory import RunDirectory, row_of
 from rewards.sample_credit import PREFIX, ReplayCounts
 
 SAMPLES = 10_000
@@ -49,7 +48,7 @@ def read_samples(runs: Sequence[RunDirectory], limit: int = SAMPLES) -> Samples:
 
     Lines that a crash cut off, and lines that are no sample, are skipped.
     """
-    files = [(number, path) for number, run in enumerate(runs) for path in _files(run)]
+    files = [(place, path) for place, run in enumerate(runs) for path in _files(run)]
     counts = [_lines(path) for _, path in files]
     taken = shares(counts, limit)
     lengths = [path.stat().st_size / max(count, 1) for (_, path), count in zip(files, counts, strict=True)]
@@ -57,10 +56,10 @@ def read_samples(runs: Sequence[RunDirectory], limit: int = SAMPLES) -> Samples:
     if size > SIZE:
         taken = shares(counts, int(sum(taken) * SIZE / size))
     samples = Samples()
-    for (number, path), count, share in zip(files, counts, taken, strict=True):
+    for (run, path), count, share in zip(files, counts, taken, strict=True):
         samples.left_out += count - share
         for sample in islice(_samples(path), share):
-            samples.add(number, int(path.stem.rpartition("_")[2]), sample)
+            samples.add(run, int(path.stem.rpartition("_")[2]), sample)
     return samples
 
 
@@ -86,12 +85,8 @@ def _lines(path: Path) -> int:
 
 def _samples(path: Path) -> Iterator[dict[str, Any]]:
     with open(path, encoding="utf-8", errors="replace") as file:
-        for line in file:
-            try:
-                row = json.loads(line)
-            except ValueError:
-                continue
-            if isinstance(row, dict) and isinstance(row.get("response"), str):
+        for row in map(row_of, file):
+            if isinstance(row.get("response"), str):
                 yield row
 
 
@@ -104,14 +99,14 @@ def _row(run: int, step: int, sample: Mapping[str, Any], texts: Samples) -> dict
         "verdict": verdict,
         "error": visible(str(sample.get("error", "none"))),
         "guard": visible(str(sample.get("guard", "none"))),
-        "score": _number(sample.get("score")),
-        "passed": _number(sample.get("pass_ratio")),
+        "score": number(sample.get("score")),
+        "passed": number(sample.get("pass_ratio")),
         "prompt": texts.number(sample.get("prompt", "")),
         "tests": texts.number(sample.get("ground_truth") or ""),
     }
     cause = " ".join(str(sample.get(key) or "") for key in ("credit_cause", "credit_reason")).strip()
     keys = {count.name: PREFIX + count.name for count in fields(ReplayCounts)}
-    counts = {name: sample[key] for name, key in keys.items() if _number(sample.get(key))}
+    counts = {name: sample[key] for name, key in keys.items() if number(sample.get(key))}
     return row | ({"cause": visible(shortened(cause, 500))} if cause else {}) | ({"counts": counts} if counts else {})
 
 
@@ -122,8 +117,8 @@ def _pieces(sample: Mapping[str, Any]) -> list[list[Any]]:
     tests = sample.get("credit_tests") or []
     if not _fits(spans, values, len(response)) or not _has_each(tests, len(spans or [])):
         return [[visible(shortened(response, LONGEST))]]
-    known = [_number(value) for value in values or []]
-    parts = [[_number(part) or 0.0 for part in test] for test in tests]
+    known = [number(value) for value in values or []]
+    parts = [[number(part) or 0.0 for part in test] for test in tests]
     return [
         [text] if piece.colour == "transparent" else [text, piece.credit, list(piece.tests)]
         for piece in pieces(response, spans or [], known, parts)
@@ -144,8 +139,3 @@ def _fits(spans: Any, values: Any, length: int) -> bool:
 def _has_each(tests: Any, steps: int) -> bool:
     """Whether there are parts in tests for each of so many steps, or for none."""
     return isinstance(tests, list) and len(tests) in (0, steps) and all(isinstance(test, list) for test in tests)
-
-
-def _number(value: Any) -> float | None:
-    is_number = isinstance(value, int | float) and math.isfinite(value)
-    return float(value) if is_number else None

@@ -23,7 +23,7 @@ class PageQuestion:
     """A question with its answer in a word, and what it rests on.
 
     mark: whether the answer is good (up), bad (down), not measured (open) or neither. facts: sentences. example: a
-    response as (text, credit or None), where one shows the answer.
+    response as (text, credit or None), where one shows the answer; prompt: its place in the texts of the page.
     """
 
     asked: str
@@ -31,6 +31,7 @@ class PageQuestion:
     mark: Mark
     facts: Sequence[str]
     example: Sequence[tuple[str, float | None]] = ()
+    prompt: int | None = None
 
     @property
     def anchor(self) -> str:
@@ -135,7 +136,7 @@ def _earned(credit: bool, samples: Sequence[SampleRow]) -> PageQuestion:
         return PageQuestion(asked, "no step made a difference", "", facts)
     pieces = [(piece[0], piece[1] if len(piece) > 1 else None) for piece in best["pieces"]]
     facts.append(f"An example: {best['skill']}, update {best['step']}, {best['verdict']}.")
-    return PageQuestion(asked, f"{signs[0]:,} steps helped, {signs[1]:,} did harm", "", facts, pieces)
+    return PageQuestion(asked, f"{signs[0]:,} steps helped, {signs[1]:,} did harm", "", facts, pieces, best["prompt"])
 
 
 def _credits(row: SampleRow) -> list[float]:

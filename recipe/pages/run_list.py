@@ -12,7 +12,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from recipe.health.record import longest_quiet
+from recipe.health.record import clocks_differ, longest_quiet
 from recipe.pages.facts import state
 from recipe.pages.run_files import (
     RECORDS,
@@ -168,7 +168,7 @@ class _Watched:
             return live, progress.failure if live == "failed" else ""
         quiet = now - (number(progress.last.get("time")) or 0.0)
         if quiet <= longest_quiet(median(progress.seconds) if progress.seconds else None):
-            return "running", ""
+            return "running", clocks_differ(quiet)
         return "stopped", f"nothing after '{progress.last['event']}': killed? `run.name=` resumes it"
 
 

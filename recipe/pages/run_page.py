@@ -65,6 +65,7 @@ def run_page(runs: Sequence[RunDirectory], now: float, samples: int = SAMPLES, r
         .render(
             runs=list(zip(names, infos, commands, flats, strict=True)),
             asked=[_asked(number, *one, shown.rows) for number, one in enumerate(zip(runs, infos, flats, strict=True))],
+            texts=shown.texts,
             names=names,
             panels=numbered,
             changed=[differences(config, command) for config, command in zip(configs, commands, strict=True)],

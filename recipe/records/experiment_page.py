@@ -75,6 +75,7 @@ def update_report(run: RunDirectory) -> Path:
     draw_learning_curve(run)
     draw_training_curves(run)
     rows, events = run.metrics(), run.events()
+    starts = [event for event in events if event["event"] == "start"]
     start = events[0] if events else {}
     started = start.get("time")
     config = run.read_config()
@@ -94,9 +95,9 @@ def update_report(run: RunDirectory) -> Path:
         started=_when(started) if started else "-",
         updated=_when(datetime.now(UTC).timestamp()),
         masked=sum(event["samples"] for event in events if event["event"] == "masked"),
-        restarts=sum(event["event"] == "start" for event in events) - 1,
+        restarts=len(starts) - 1,
         versions={name: version(name) for name in PACKAGES},
-        commit=source_commit(),
+        commit=(starts[-1].get("commit") if starts else None) or source_commit(),
         python=platform.python_version(),
         machine=f"{processor()}, {platform.machine()}, {platform.system()}",
         weights=start.get("weights", ""),
@@ -130,20 +131,22 @@ def processor() -> str:
     return names[0] if names else platform.processor() or "unknown processor"
 
 
-def source_commit() -> str:
-    """The source's git commit, marked if files differ from it; ``unknown`` outside a checkout."""
-    folder = Path(__file__).parent
+def source_commit(folder: Path = Path(__file__).parent) -> str:
+    """The newest git commit that changed the source, marked if files differ from it; ``unknown`` outside a checkout.
+
+    docs/ does not count: no run reads it, and a study adds its finished runs to a file there.
+    """
+    code = ("--", ":/", ":(top,exclude)docs")
     try:
-        commit = subprocess.run(
-            ["git", "rev-parse", "--short=12", "HEAD"], cwd=folder, capture_output=True, text=True, check=True
-        )
-        changed = subprocess.run(
-            ["git", "status", "--porcelain", "--untracked-files=no"],
-            cwd=folder, capture_output=True, text=True, check=True,
-        )  # fmt: skip
+        commit = _git(folder, "log", "-1", "--format=%h", "--abbrev=12", *code)
+        changed = _git(folder, "status", "--porcelain", "--untracked-files=no", *code)
     except (OSError, subprocess.CalledProcessError):
         return "unknown"
-    return commit.stdout.strip() + (" with local changes" if changed.stdout.strip() else "")
+    return commit + (" with local changes" if changed else "")
+
+
+def _git(folder: Path, *words: str) -> str:
+    return subprocess.run(["git", *words], cwd=folder, capture_output=True, text=True, check=True).stdout.strip()
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import scipy  # loads its parts at their first use: half a second that a run's own processes never need
 from numpy.typing import ArrayLike, NDArray
-from scipy.stats import binomtest, bootstrap, sem, t
 
 _RESAMPLES = 2000
 
@@ -54,7 +54,7 @@ def t_interval(values: ArrayLike) -> Interval:
     """
 
     def ends(sample: NDArray[np.float64], mean: float) -> tuple[float, float]:
-        half = float(t.ppf(0.975, len(sample) - 1) * sem(sample))
+        half = float(scipy.stats.t.ppf(0.975, len(sample) - 1) * scipy.stats.sem(sample))
         return mean - half, mean + half
 
     return _of_mean(values, ends)
@@ -70,7 +70,7 @@ def bootstrap_interval(values: ArrayLike, seed: int = 0) -> Interval:
 
     def ends(sample: NDArray[np.float64], mean: float) -> tuple[float, float]:
         rng = np.random.default_rng(seed)
-        resampled = bootstrap((sample,), np.mean, n_resamples=_RESAMPLES, method="percentile", rng=rng)
+        resampled = scipy.stats.bootstrap((sample,), np.mean, n_resamples=_RESAMPLES, method="percentile", rng=rng)
         return float(resampled.confidence_interval.low), float(resampled.confidence_interval.high)
 
     return _of_mean(values, ends)
@@ -84,7 +84,7 @@ def share_interval(successes: int, trials: int) -> Interval:
     """
     if trials < 1 or not 0 <= successes <= trials:
         raise ValueError(f"successes must lie in [0, trials] and trials be >= 1, got {successes} of {trials}")
-    interval = binomtest(successes, trials).proportion_ci(method="wilson")
+    interval = scipy.stats.binomtest(successes, trials).proportion_ci(method="wilson")
     return Interval(successes / trials, float(interval.low), float(interval.high))
 
 

@@ -8,28 +8,43 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.stats import ttest_1samp
+import scipy
 
 from recipe.records.intervals import Interval, t_interval
 from recipe.records.learning_speed import generated_tokens, samples_of, sandbox_seconds
 from recipe.records.run_directory import RunDirectory
 
 FIRST = 2  # the first update whose samples depend on the arm
+_OVER_SKILLS = ("mean", "worst")
 
 
 @dataclass(frozen=True)
 class Goal:
-    """An accuracy to reach, a share of 1, by the mean over the last `window` updates (at first: over all so far).
+    """An accuracy to reach, a share of 1, by the mean over the last `window` updates, or blocks of so many `samples`.
 
     A single update of few samples passes any accuracy by chance, the more often the longer a run takes.
     """
 
     accuracy: float
     window: int = 1
+    samples: int = 0
 
     def __post_init__(self) -> None:
-        if not (0 < self.accuracy <= 1 and self.window >= 1):
-            raise ValueError(f"need an accuracy in (0, 1] and window >= 1, got {self.accuracy:g} and {self.window}")
+        if not (0 < self.accuracy <= 1 and self.window >= 1 and self.samples >= 0):
+            raise ValueError(
+                "need an accuracy in (0, 1], window >= 1 and samples >= 0, "
+                f"got {self.accuracy:g}, {self.window} and {self.samples}"
+            )
+
+    @property
+    def unit(self) -> str:
+        """What is counted, in the singular."""
+        return f"block of {self.samples}" if self.samples else "update"
+
+    @property
+    def units(self) -> str:
+        """What is counted."""
+        return f"blocks of {self.samples}" if self.samples else "updates"
 
     @property
     def name(self) -> str:
@@ -55,29 +70,55 @@ class ArmContrast:
     ratio: Interval | None
 
 
-def online_accuracy(run: RunDirectory) -> list[float]:
-    """The share of right samples at each update.
+def online_accuracy(run: RunDirectory, samples: int = 0) -> list[float]:
+    """The share of right samples at each update; with `samples`, in each block of updates that hold so many.
 
     Raises:
-        ValueError: an update lacks it, or the run has fewer than two updates.
+        ValueError: an update lacks it, the run has fewer than two updates, or blocks do not consist of whole updates.
     """
     updates = [row for row in run.metrics() if row["step"] > 0]
     if missing := [int(row["step"]) for row in updates if "reward/acc" not in row]:
         raise ValueError(f"{run.path} has no reward/acc at update {missing[0]}")
-    if len(updates) < FIRST:
-        raise ValueError(f"{run.path} has {len(updates)} updates; {FIRST} are needed")
-    return [row["reward/acc"] for row in updates]
+    size = _updates_of(run, len(updates), samples)
+    if len(updates) < FIRST * size:
+        raise ValueError(f"{run.path} has {len(updates)} updates; {FIRST * size} are needed")
+    blocks = np.reshape([row["reward/acc"] for row in updates], (-1, size))
+    means: list[float] = blocks.mean(1).tolist()
+    return means
 
 
-def update_costs(run: RunDirectory) -> dict[str, list[float]]:
-    """What each update cost, by unit; NaN where it was not measured."""
-    samples = samples_of(run.read_config())
+def _updates_of(run: RunDirectory, updates: int, samples: int) -> int:
+    """Updates in a block of so many samples; 1 for `samples` 0."""
+    if not samples:
+        return 1
+    each = samples_of(run.read_config())
+    if samples % each or updates % (samples // each):
+        raise ValueError(f"{run.path}: {updates} updates of {each} samples are no whole blocks of {samples} samples")
+    return samples // each
+
+
+def skill_accuracy(run: RunDirectory) -> dict[str, float]:
+    """Mean accuracy of the samples of each skill over updates 2 to the last that have some; empty for one skill."""
+    values: dict[str, list[float]] = {}
+    for row in run.metrics():
+        for key, value in row.items() if row["step"] >= FIRST else ():
+            parts = key.split("/")
+            if parts[0] == "train_skill" and parts[2:] == ["accuracy"] and parts[1] not in _OVER_SKILLS:
+                values.setdefault(parts[1], []).append(value)
+    return {skill: float(np.mean(own)) for skill, own in sorted(values.items())} if len(values) > 1 else {}
+
+
+def update_costs(run: RunDirectory, samples: int = 0) -> dict[str, list[float]]:
+    """What each update cost, by unit, or each block of so many samples; NaN where it was not measured."""
+    each = samples_of(run.read_config())
     updates = [row for row in run.metrics() if row["step"] > 0]
-    return {
-        "k tokens": [generated_tokens(row, samples) / 1000 for row in updates],
+    costs = {
+        "k tokens": [generated_tokens(row, each) / 1000 for row in updates],
         "sandbox seconds": [sandbox_seconds(row) for row in updates],
         "wall seconds": [row.get("timing_s/step", math.nan) for row in updates],
     }
+    size = _updates_of(run, len(updates), samples)
+    return {unit: np.reshape(values, (-1, size)).sum(1).tolist() for unit, values in costs.items()}
 
 
 def spent_in(costs: Sequence[float], updates: float) -> float:
@@ -96,17 +137,17 @@ def updates_to(accuracy: Sequence[float], goal: Goal) -> tuple[float, bool]:
     A run that never does counts with all its updates, and none is left out: the mean over runs is then the restricted
     mean, that of min(updates, last) (Royston and Parmar 2013).
     """
-    ends = range(1, len(accuracy) + 1)
+    ends = range(min(goal.window, len(accuracy)), len(accuracy) + 1)
     # Rounded: the mean of equal values may lie below them.
     means = [round(float(np.mean(accuracy[max(0, end - goal.window) : end])), 12) for end in ends]
-    above = [index for index, value in enumerate(means) if value >= goal.accuracy]
+    above = [place for place, value in enumerate(means) if value >= goal.accuracy]
     if not above:
-        return float(len(means)), False
-    index = above[0]
-    if index == 0:
-        return 0.0, True
-    low, high = means[index - 1], means[index]
-    return index - 1 + (goal.accuracy - low) / (high - low), True
+        return float(len(accuracy)), False
+    place = above[0]
+    if place == 0:
+        return ends[0] - 1.0, True
+    low, high = means[place - 1], means[place]
+    return ends[place] - 2 + (goal.accuracy - low) / (high - low), True
 
 
 def paired_p(differences: Sequence[float]) -> float | None:
@@ -119,7 +160,7 @@ def paired_p(differences: Sequence[float]) -> float | None:
     rounded = np.round(differences, 12)
     if (rounded == rounded[0]).all():
         return 1.0 if rounded[0] == 0 else 0.0
-    return float(ttest_1samp(rounded, 0.0).pvalue)
+    return float(scipy.stats.ttest_1samp(rounded, 0.0).pvalue)
 
 
 def ratio_interval(numerators: Sequence[float], denominators: Sequence[float]) -> Interval | None:

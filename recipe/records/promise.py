@@ -14,6 +14,7 @@ import numpy as np
 from matplotlib.ticker import MaxNLocator
 
 from recipe.records.pictures import save
+from workers.safety.levels import ROUNDING
 from workers.skill_metrics import Array
 
 _METRICS = "actor/projection/"
@@ -68,7 +69,7 @@ def promise(rows: Sequence[Mapping[str, float]]) -> Promise | None:
         if {f"{_METRICS}line/{name}", f"{_METRICS}verified_level/{name}"} <= row.keys()
     ]
     # A level that is no number is below every line.
-    below = sum(not margin >= 0 for margin in margins)
+    below = sum(not margin >= -ROUNDING for margin in margins)
     return Promise(verified, shrunk, undone, len(margins), below, min(margins, default=float("inf")))
 
 

@@ -10,7 +10,7 @@ import math
 import os
 import secrets
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from functools import lru_cache
 from pathlib import Path
@@ -118,14 +118,21 @@ class RunDirectory:
 
     def log_metrics(self, step: int, metrics: dict[str, Any]) -> dict[str, float]:
         """Append the metrics of a step, and return this row; values that are not numbers are left out."""
-        numbers = {key: float(value) for key, value in metrics.items() if _is_number(value)}
-        row = {"step": step, "time": time.time(), **numbers}
+        row = {"step": step, "time": time.time(), **numbers(metrics)}
         self._append("metrics.jsonl", row)
         return row
 
     def log_event(self, kind: str, **fields: Any) -> None:
         """Append an event, such as the start of a phase, a checkpoint, a masked sample or an error."""
         self._append("events.jsonl", {"time": time.time(), "event": kind, **fields})
+
+    def log_before_end(self, kind: str, **fields: Any) -> None:
+        """Add an event to a run that has ended, before its last one, which tells readers the state of the run."""
+        path = self.path / "events.jsonl"
+        lines = path.read_text(encoding="utf-8").splitlines()
+        row = {"time": time.time(), "event": kind, **fields}
+        lines.insert(max(len(lines) - 1, 0), json.dumps(row, ensure_ascii=False, default=str))
+        write_atomically(path, "\n".join(lines) + "\n")
 
     def log_generations(self, step: int, split: str, rows: Iterable[dict[str, Any]]) -> None:
         """Write samples with their reward components to ``generations/<split>_<step>.jsonl``."""
@@ -136,9 +143,9 @@ class RunDirectory:
         """The numbers of each step, in order. If a resumed run repeated a step, its later row counts."""
         by_step: dict[int, dict[str, float]] = {}
         for row in read_jsonl(self.path / "metrics.jsonl"):
-            numbers = {key: value for key, value in row.items() if type(value) in (int, float)}
-            if math.isfinite(numbers.get("step", math.nan)):
-                by_step[int(numbers["step"])] = numbers
+            found = {key: value for key, value in row.items() if type(value) is float or _fits_a_float(value)}
+            if math.isfinite(found.get("step", math.nan)):
+                by_step[int(found["step"])] = found
         return [by_step[step] for step in sorted(by_step)]
 
     def events(self) -> list[dict[str, Any]]:
@@ -163,6 +170,11 @@ def _loaded(path: Path, *state: int) -> DictConfig:
     return config
 
 
+def numbers(metrics: Mapping[str, Any]) -> dict[str, float]:
+    """The values that are numbers, as floats."""
+    return {key: float(value) for key, value in metrics.items() if _is_number(value)}
+
+
 def read_jsonl(path: Path) -> Iterator[dict[str, Any]]:
     """The objects in a JSONL file, without lines cut off by a crash; none if the file is missing."""
     if not path.exists():
@@ -171,7 +183,7 @@ def read_jsonl(path: Path) -> Iterator[dict[str, Any]]:
         yield from filter(None, map(row_of, file))
 
 
-def row_of(line: bytes) -> dict[str, Any]:
+def row_of(line: bytes | str) -> dict[str, Any]:
     """A line's JSON object; empty if it is something else."""
     try:
         row = json.loads(line)
@@ -185,6 +197,10 @@ def write_atomically(path: Path, text: str) -> None:
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     partial.write_text(text, encoding="utf-8")
     partial.replace(path)
+
+
+def _fits_a_float(value: Any) -> bool:
+    return type(value) is int and abs(value) < 1 << 1000
 
 
 def _is_number(value: Any) -> bool:

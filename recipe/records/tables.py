@@ -14,14 +14,15 @@ CUT_SHARE = 0.05
 """Largest healthy share of answers cut at the length limit."""
 
 
-def cut_share(row: Mapping[str, float], limit: int) -> float | None:
+def cut_share(row: Mapping[str, float], limit: float) -> float | None:
     """Share of a step's answers that end at the length limit (tokens); None if the row has no lengths.
 
     verl's clip ratio counts answers as long as the step's longest, whether or not that is the limit.
     """
-    if "response_length/clip_ratio" not in row:
+    share, longest = row.get("response_length/clip_ratio"), row.get("response_length/max")
+    if share is None or longest is None:
         return None
-    return row["response_length/clip_ratio"] if row["response_length/max"] >= limit else 0.0
+    return share if longest >= limit else 0.0
 
 
 def table_console(stderr: bool = False) -> Console:

@@ -2,15 +2,15 @@
 
 Metrics include mean score, entropy, cut share and tokens; of a data set's parts (its skills, its sources) `accepted@1`.
 Uses the problems judged in both folders (of ``recipe.evaluate``). A difference has the 95% bootstrap interval of the
-differences paired by problem. With several trained folders, such as one per seed, the table holds the accuracy of the
-base, of each run and the mean change with Student's t interval over the runs. ``--out`` also writes the differences as
-JSON; ``--answers`` writes a page of answers of the base and one run.
+differences paired by problem. With several trained folders, such as one per seed, the table holds accuracy, score,
+entropy and cut share of the base, of each run and the mean change with Student's t interval over the runs. ``--out``
+also writes the differences as JSON; ``--answers`` writes a page of answers of the base and one run.
 """
 
 import argparse
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import fmean
@@ -25,6 +25,8 @@ from recipe.records.run_directory import write_atomically
 from recipe.records.tables import cut_warnings, table_console
 from recipe.reports.answers import answers_page
 
+OF_RUNS = ("accepted@1", "score", "entropy", "cut_share")
+UNITS = "percent, points (not score, entropy, tokens)"
 OF_THE_MODEL = ("model", "weights")
 NOTHING_IN_COMMON = "the evaluations have no judged problem in common: compare runs over the same --data"
 
@@ -47,29 +49,40 @@ def compare(base: list[Sample], trained: list[Sample]) -> list[MetricDifference]
     Raises:
         FolderError: no problem is judged in both.
     """
-    both = by_data_set(base), by_data_set(trained)
     differences = []
-    for dataset in sorted(both[0].keys() & both[1].keys()):
-        grouped = [group(samples[dataset]) for samples in both]
-        before, after = (values(found) | answer_values(found) for found in grouped)
-        for metric in ("accepted@1",) if "/" in dataset else before:
-            common = sorted(before[metric].keys() & after[metric].keys())
-            if not common:
-                continue
-            pairs = [(before[metric][problem], after[metric][problem]) for problem in common]
-            change = bootstrap_interval([second - first for first, second in pairs])
-            base_mean, trained_mean = (sum(column) / len(pairs) for column in zip(*pairs, strict=True))
-            differences.append(MetricDifference(dataset, metric, len(common), base_mean, trained_mean, change))
+    for dataset, metric, (before, after) in _common([base, trained]):
+        change = bootstrap_interval([second - first for first, second in zip(before, after, strict=True)])
+        differences.append(MetricDifference(dataset, metric, len(before), fmean(before), fmean(after), change))
     if not differences:
         raise FolderError(NOTHING_IN_COMMON)
     return differences
 
 
+def _common(evaluations: Sequence[list[Sample]]) -> Iterator[tuple[str, str, list[list[float]]]]:
+    """Data set, metric and, for each evaluation, its values of the problems that all have; of parts the accuracy."""
+    found = [
+        {dataset: values(problems) | answer_values(problems) for dataset, problems in _by_problem(samples)}
+        for samples in evaluations
+    ]
+    for dataset in sorted(set.intersection(*map(set, found))):
+        of_all = [one[dataset] for one in found]
+        for metric in ("accepted@1",) if "/" in dataset else of_all[0]:
+            problems = sorted(set.intersection(*(set(one[metric]) for one in of_all)))
+            if problems:
+                yield dataset, metric, [[one[metric][problem] for problem in problems] for one in of_all]
+
+
+def _by_problem(samples: list[Sample]) -> Iterator[tuple[str, dict[str, list[Sample]]]]:
+    for dataset, of_data_set in by_data_set(samples).items():
+        yield dataset, group(of_data_set)
+
+
 @dataclass(frozen=True)
 class RunsDifference:
-    """Accuracy on one data set before training and after each of several runs; change: its mean over the runs."""
+    """One metric of one data set before training and after each of several runs; change: its mean over the runs."""
 
     dataset: str
+    metric: str
     problems: int
     base: float
     trained: list[float]
@@ -77,55 +90,47 @@ class RunsDifference:
 
 
 def compare_runs(base: list[Sample], runs: list[list[Sample]]) -> list[RunsDifference]:
-    """What several runs from one start changed in the accuracy of every data set and of its parts.
+    """What several runs from one start changed in OF_RUNS of every data set, and in the accuracy of its parts.
 
     Raises:
         FolderError: no problem is judged in all.
     """
-    accepted = [
-        {dataset: values(group(found))["accepted@1"] for dataset, found in by_data_set(samples).items()}
-        for samples in (base, *runs)
-    ]
     differences = []
-    for dataset in sorted(set.intersection(*map(set, accepted))):
-        problems = sorted(set.intersection(*(set(one[dataset]) for one in accepted)))
-        if problems:
-            before, *after = (fmean(one[dataset][problem] for problem in problems) for one in accepted)
+    for dataset, metric, columns in _common([base, *runs]):
+        if metric in OF_RUNS:
+            before, *after = map(fmean, columns)
             change = t_interval([mean - before for mean in after])
-            differences.append(RunsDifference(dataset, len(problems), before, after, change))
+            differences.append(RunsDifference(dataset, metric, len(columns[0]), before, after, change))
     if not differences:
         raise FolderError(NOTHING_IN_COMMON)
     return differences
 
 
 def table_of_runs(differences: list[RunsDifference], names: list[str]) -> Table:
-    """A table of the accuracies in percent, one column per run, and of the mean changes in points."""
-    result = Table(
-        "data set (problems)", "base", *names, "change", title="percent right, points [95% t interval over runs]"
-    )
+    """A table of the metrics as in `table`, with a column for each run."""
+    title = f"{UNITS} [95% t interval over runs]"
+    result = Table("data set (problems)", "metric", "base", *names, "change", title=title)
     result.columns[-1].no_wrap = True
     for row in differences:
-        cells = [f"{100 * accuracy:.1f}" for accuracy in (row.base, *row.trained)]
-        result.add_row(f"{row.dataset} ({row.problems})", *cells, row.change.scaled(100).text(sign="+"))
+        _add_row(result, row, [row.base, *row.trained])
     return result
+
+
+def _add_row(shown: Table, row: "MetricDifference | RunsDifference", means: list[float]) -> None:
+    scale, digits = (1, 3) if row.metric in NO_SHARES else (100, 1)
+    cells = [number_text(scale * mean, digits) for mean in means]
+    shown.add_row(
+        f"{row.dataset} ({row.problems})", row.metric, *cells, row.change.scaled(scale).text(digits, sign="+")
+    )
 
 
 def table(differences: list[MetricDifference]) -> Table:
     """A table of the metrics in percent and the differences in points; score, entropy and tokens as they are."""
-    result = Table(
-        "data set (problems)",
-        "metric",
-        "base",
-        "trained",
-        "difference",
-        title="percent, points (not score, entropy, tokens) [95% bootstrap interval over problems]",
-    )
+    title = f"{UNITS} [95% bootstrap interval over problems]"
+    result = Table("data set (problems)", "metric", "base", "trained", "difference", title=title)
     result.columns[-1].no_wrap = True
     for row in differences:
-        scale, digits = (1, 3) if row.metric in NO_SHARES else (100, 1)
-        cells = [number_text(scale * mean, digits) for mean in (row.base, row.trained)]
-        cells.append(row.change.scaled(scale).text(digits, sign="+"))
-        result.add_row(f"{row.dataset} ({row.problems})", row.metric, *cells)
+        _add_row(result, row, [row.base, row.trained])
     return result
 
 

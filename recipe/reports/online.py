@@ -33,6 +33,7 @@ from recipe.records.online import (
     online_accuracy,
     paired_p,
     ratio_interval,
+    skill_accuracy,
     spent_in,
     update_costs,
     updates_to,
@@ -98,7 +99,10 @@ def _contrast(accuracies: Accuracies, arm: str, against: str, goal: Goal) -> Arm
 
 def online_table(rows: Sequence[OnlineRow], compared: Sequence[ArmContrast], goal: Goal) -> str:
     """The rows and the contrasts as two Markdown tables."""
-    head = ["arm", "runs", "update 1 (%)", "updates 2 to the last (%)", f"updates to {goal.name}", "reached"]
+    head = [
+        "arm", "runs", f"{goal.unit} 1 (%)", f"{goal.units} 2 to the last (%)", f"{goal.units} to {goal.name}",
+        "reached",
+    ]  # fmt: skip
     arms = [
         [
             row.arm, str(row.runs), row.start.scaled(100).text(), row.accuracy.scaled(100).text(), row.updates.text(),
@@ -111,7 +115,7 @@ def online_table(rows: Sequence[OnlineRow], compared: Sequence[ArmContrast], goa
         markdown_table(head, arms),
     ]
     if compared:
-        head = ["contrast", "pairs", "difference (points)", "p", "p, Holm", f"ratio of updates to {goal.name}"]
+        head = ["contrast", "pairs", "difference (points)", "p", "p, Holm", f"ratio of {goal.units} to {goal.name}"]
         lines = [
             [
                 f"{one.arm} - {one.against}", str(one.pairs), one.gain.scaled(100).text(sign="+"), _p(one.p),
@@ -119,7 +123,8 @@ def online_table(rows: Sequence[OnlineRow], compared: Sequence[ArmContrast], goa
             ]
             for one in compared
         ]  # fmt: skip
-        parts += ["A run that does not reach the accuracy counts with all its updates.", markdown_table(head, lines)]
+        censored = f"A run that does not reach the accuracy counts with all its {goal.units}."
+        parts += [censored, markdown_table(head, lines)]
     return "\n\n".join(parts)
 
 
@@ -138,6 +143,19 @@ def cost_table(accuracies: Accuracies, costs: CostsOfUpdates, goal: Goal) -> str
     return markdown_table(["arm", *(f"{unit} to {goal.name}" for unit in units)], rows)
 
 
+def skills_table(by_skill: Mapping[str, Sequence[Mapping[str, float]]]) -> str:
+    """Means over the runs of each arm by skill, as a Markdown table; "" if there is one skill. Percent."""
+    skills = list(dict.fromkeys(skill for runs in by_skill.values() for run in runs for skill in run))
+    if not skills:
+        return ""
+    rows = []
+    for arm, runs in by_skill.items():
+        values = [[100 * run[skill] for run in runs if skill in run] for skill in skills]
+        rows.append([arm, *(t_interval(own).text() if own else "-" for own in values)])
+    table = markdown_table(["arm", *(f"{skill} (%)" for skill in skills)], rows)
+    return f"By skill, from update 2 on:\n\n{table}"
+
+
 def _p(value: float | None) -> str:
     return "-" if value is None else f"{value:.4f}"
 
@@ -150,6 +168,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--window", type=int, default=1, help="updates whose mean has to reach it: more where each has few samples"
     )
     parser.add_argument(
+        "--samples", type=int, default=0, metavar="N",
+        help="count blocks of N samples in place of updates: for arms whose updates differ in size",
+    )  # fmt: skip
+    parser.add_argument(
         "--contrasts", nargs="+", metavar="ARM:AGAINST", help="the contrasts (default: each arm against --against)"
     )
 
@@ -160,21 +182,33 @@ def run(options: argparse.Namespace) -> None:
     if not runs:
         raise ReportError(f"{options.runs} holds no finished run")
     try:
-        goal = Goal(options.reach, options.window)
-        accuracies = {arm: {repeat_of(run): online_accuracy(run) for run in own} for arm, own in by_arm(runs).items()}
+        goal = Goal(options.reach, options.window, options.samples)
+        accuracies = {
+            arm: {repeat_of(run): online_accuracy(run, options.samples) for run in own}
+            for arm, own in by_arm(runs).items()
+        }
     except ValueError as error:
         raise ReportError(str(error)) from error
     lengths = {len(accuracy) for own in accuracies.values() for accuracy in own.values()}
     if len(lengths) > 1:
         raise ReportError(
-            f"runs of {min(lengths)} and {max(lengths)} updates cannot be compared; use runs of one length"
+            f"runs of {min(lengths)} and {max(lengths)} {goal.units} cannot be compared; use runs of one length, or "
+            "--samples N for updates of different sizes"
         )
     pairs = [(arm, options.against) for arm in accuracies if arm != options.against and options.against in accuracies]
     if options.contrasts:
         pairs = [_pair(text) for text in options.contrasts]
-    costs = {arm: {repeat_of(run): update_costs(run) for run in own} for arm, own in by_arm(runs).items()}
+    costs = {
+        arm: {repeat_of(run): update_costs(run, options.samples) for run in own} for arm, own in by_arm(runs).items()
+    }
     warn_of_different_starts(runs)
-    notes = [cost_table(accuracies, costs, goal), *_unpaired(accuracies, pairs), *notes_of(options, runs)]
+    by_skill = skills_table({arm: list(map(skill_accuracy, own)) for arm, own in by_arm(runs).items()})
+    notes = [
+        *filter(None, [by_skill]),
+        cost_table(accuracies, costs, goal),
+        *_unpaired(accuracies, pairs),
+        *notes_of(options, runs),
+    ]
     print(write_online(accuracies, pairs, goal, output_folder(options), notes))
 
 

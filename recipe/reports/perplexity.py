@@ -1,58 +1,39 @@
 """Perplexity of held-out text before and after training: did it change what it does not name?
 
-Under each model, a Hugging Face folder (``recipe.export`` makes one of a run), with its change against the first and an
-interval over blocks of the text. Computed in float32.
+Under each model, a Hugging Face folder, and each run, whose last checkpoint is exported for it, with its change against
+the first model and an interval over blocks of the text. Computed in float32. Each run records its loss, which
+``recipe.keep`` keeps and ``recipe.report general`` compares over arms; one that has recorded it for this text is not
+measured again.
 """
 
 import argparse
 import json
-import sys
-from collections.abc import Sequence
+import statistics
+import tempfile
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
-from recipe.evaluation.perplexity import TextError, blocks_of, change_table, changes, losses, read_text
-from recipe.records.run_directory import write_atomically
-
-BLOCK = 512
-
-
-def measure(models: Sequence[Path], content: str, length: int) -> dict[str, list[float]]:
-    """Loss of each block of the text by model, in the given order.
-
-    Raises:
-        TextError: a folder is not a model, or two of them have different tokenizers.
-    """
-    import torch
-    from transformers import AutoModelForCausalLM, AutoTokenizer
-
-    by_model: dict[str, list[float]] = {}
-    known: Sequence[int] | None = None
-    for folder in models:
-        if not (folder / "config.json").exists():
-            raise TextError(f"{folder} is not a Hugging Face folder; python -m recipe.export RUN makes one of a run")
-        tokenizer: Any = AutoTokenizer.from_pretrained(folder)
-        ids = tokenizer(content, add_special_tokens=False, verbose=False)["input_ids"]
-        if known is not None and ids != known:
-            raise TextError(f"{folder} and {models[0]} have different tokenizers: their losses per token differ")
-        known = ids
-        network: Any = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
-        limit = min(length, getattr(network.config, "max_position_embeddings", length))
-        by_model[str(folder)] = []
-        blocks = blocks_of(ids, limit)
-        for number, loss in enumerate(losses(network, blocks), 1):
-            by_model[str(folder)].append(loss)
-            if number % 20 == 0 or number == len(blocks):
-                print(f"{folder}: {number} of {len(blocks)} blocks", file=sys.stderr)
-    return by_model
+from recipe.evaluation.exported import ExportError, checkpoint, merge
+from recipe.evaluation.general import EVENT, general_loss
+from recipe.evaluation.perplexity import (
+    BLOCK,
+    Text,
+    TextError,
+    change_table,
+    changes,
+    measure,
+    read_text,
+)
+from recipe.records.run_directory import RunDirectory, write_atomically
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of this subcommand."""
     parser.add_argument("--models", nargs="+", type=Path, required=True, metavar="FOLDER", help="the first: before")
+    parser.add_argument("--runs", nargs="+", type=Path, default=[], metavar="RUN", help="runs with a checkpoint")
     parser.add_argument("--text", nargs="+", type=Path, required=True, help="files, or folders of *.md and *.txt")
     parser.add_argument("--block", type=int, default=BLOCK, help=f"tokens of a block (default {BLOCK})")
+    parser.add_argument("--blocks", type=int, help="the first so many blocks (default: all)")
     parser.add_argument("--out", type=Path, help="also write perplexity.md and perplexity.json there")
 
 
@@ -60,8 +41,19 @@ def run(options: argparse.Namespace) -> None:
     """Run the subcommand."""
     if options.block < 2:
         raise TextError(f"--block {options.block}: a block has at least two tokens")
+    if options.blocks is not None and options.blocks < 1:
+        raise TextError(f"--blocks {options.blocks}: at least one")
     text = read_text(options.text)
-    by_model = measure(options.models, text.content, options.block)
+    runs = [RunDirectory.existing(path) for path in options.runs]
+    known = [one for one in runs if _has_recorded(one, text, options)]
+    if known:
+        print(f"measured before: {', '.join(str(one.path) for one in known)}")
+    if known == runs and runs and len(options.models) == 1 and not options.out:
+        return
+    by_model = measure(options.models, text.content, options.block, options.blocks)
+    for one in runs:
+        if one not in known:
+            by_model |= _measured(one, options.models[0], by_model, text, options)
     compared = changes(by_model)
     about = f"{len(next(iter(by_model.values())))} blocks of {options.block} tokens, text {text.digest}"
     table = f"{about}\n\n{change_table(compared)}"
@@ -71,3 +63,32 @@ def run(options: argparse.Namespace) -> None:
         numbers = {"text": text.digest, "block": options.block, "models": [asdict(one) for one in compared]}
         write_atomically(options.out / "perplexity.md", f"{table}\n")
         write_atomically(options.out / "perplexity.json", json.dumps(numbers, indent=1) + "\n")
+
+
+def _has_recorded(run: RunDirectory, text: Text, options: argparse.Namespace) -> bool:
+    """Whether the run has recorded its loss of as much of the same text."""
+    known = general_loss(run)
+    return (
+        known is not None
+        and (known.text, known.block) == (text.digest, options.block)
+        and options.blocks in (None, known.blocks)
+    )
+
+
+def _measured(
+    run: RunDirectory, first: Path, by_model: dict[str, list[float]], text: Text, options: argparse.Namespace
+) -> dict[str, list[float]]:
+    """The losses of a run's last checkpoint, which the run records beside those of the first model."""
+    try:
+        actor = checkpoint(run, None)
+        with tempfile.TemporaryDirectory(dir=run.path, prefix=".exported.") as folder:
+            model = Path(folder) / "model"
+            merge(actor, run.read_config().actor_rollout_ref.model.path, model)
+            (losses,) = measure([model], text.content, options.block, options.blocks, like=first).values()
+    except ExportError as error:
+        raise TextError(str(error)) from error
+    run.log_before_end(
+        EVENT, text=text.digest, block=options.block, blocks=len(losses),
+        before=statistics.fmean(by_model[str(first)]), after=statistics.fmean(losses),
+    )  # fmt: skip
+    return {str(run.path): losses}

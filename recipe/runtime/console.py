@@ -84,7 +84,7 @@ class TrainingState:
             self.clock.tick(event["time"])
         elif kind == "step":
             self.step, self.reward = event["step"], event.get("reward")
-            self.accuracy = event.get("accuracy") or self.accuracy
+            self.accuracy = self.accuracy if event.get("accuracy") is None else event["accuracy"]
             self.clock.tick(event["time"])
         elif kind == "validate":
             self.trouble = ""
@@ -100,6 +100,17 @@ class TrainingState:
             return (
                 f"warning: in step {event['step']} credit failed for {event['samples']} of {event['wanted']} "
                 f"samples: {event['reason']}"
+            )
+        elif kind == "failed_prompts":
+            return (
+                f"warning: step {event['step']} lacks answers of {event['prompts']} of {event['batch']} prompts, whose "
+                "agent loop or reward raised an error: see logs/"
+            )
+        elif kind == "left_out":
+            counts = ", ".join(f"{count} with {value}" for value, count in event["values"].items())
+            return (
+                f"warning: step {event['step']} has left out {event['groups']} groups whose answers all got the same "
+                f"({counts}) and goes on drawing: see algorithm.filter_groups.max_num_gen_batches"
             )
         return None
 

@@ -7,14 +7,20 @@ that Ray killed because a machine ran out of memory.
 import re
 import signal
 import threading
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import ray
 from ray._private.state import (
     actors as ray_actors,  # the public list_actors asks a dashboard, which a run does not start
 )
+from ray.exceptions import RayError
+
+from recipe.runtime.ray_session import session_logs
+from workers.ranks import WORDS
 
 LOOK_EVERY_SECONDS = 5.0
 # verl gets this long to notice the death itself, as it does while it generates.
@@ -24,8 +30,10 @@ SIGNAL = signal.SIGUSR2
 # A dead engine's exception is at the end of its log.
 TAIL_BYTES = 1 << 18
 
-# Messages of vLLM's processes about an unhandled exception.
-_FATAL = re.compile(rb"EngineCore encountered a fatal error|EngineCore failed to start|WorkerProc hit an exception")
+# Messages of vLLM's processes about an unhandled exception; the last one of the server, whose engine was killed.
+_FATAL = re.compile(
+    rb"EngineCore encountered a fatal error|EngineCore failed to start|WorkerProc hit an exception|EngineDeadError"
+)
 # Ray's causes of death for actors that their owner did not stop.
 _OUT_OF_MEMORY = re.compile(r"was (\S+ used / \S+ limit)")
 _UNEXPECTED = re.compile(r"unexpectedly|its node has died")
@@ -38,7 +46,10 @@ class ProcessDied(RuntimeError):
 
 def find_death(logs: Path | None, job: str) -> str | None:
     """The first dead process of this Ray job, and its cause of death; None if there is none."""
-    return dead_actor(ray_actors(actor_state_name="DEAD").values(), job) or (dead_engine(logs, job) if logs else None)
+    actor = dead_actor(ray_actors(actor_state_name="DEAD").values(), job)
+    if actor and logs and (named := hanging_rank(logs, job)):
+        return f"{actor}; before that, {named}"
+    return actor or (dead_engine(logs, job) if logs else None)
 
 
 def dead_actor(actors: Iterable[Mapping[str, Any]], job: str) -> str | None:
@@ -58,13 +69,41 @@ def dead_actor(actors: Iterable[Mapping[str, Any]], job: str) -> str | None:
 def dead_engine(logs: Path, job: str) -> str | None:
     """The exception that a dead engine of this Ray job left in its log, and the log's name; None if none died."""
     for file in sorted(logs.glob(f"worker-*-{job}-*.out")):
-        with open(file, "rb") as log:
-            log.seek(max(0, file.stat().st_size - TAIL_BYTES))
-            tail = log.read()
+        tail = _tail(file)
         if _FATAL.search(tail):
             causes = _CAUSE.findall(tail.decode(errors="replace"))
-            return f"vLLM's engine died: {causes[0] if causes else 'its log names no exception'} ({file.name})"
+            return f"vLLM's engine died: {causes[0] if causes else 'killed? Its log names no exception'} ({file.name})"
     return None
+
+
+def require_living(engines: Iterable[Any], seconds: float) -> None:
+    """Fail if a process of this Ray job has died, or is found dead within `seconds`; for the job's own processes.
+
+    engines: handles of verl's servers of vLLM, also on other nodes, whose logs are not here.
+
+    Raises:
+        ProcessDied: which process died and why. ray.exceptions.RayError: an engine elsewhere, or its server, is dead.
+    """
+    job, deadline = ray.get_runtime_context().get_job_id(), time.monotonic() + seconds
+    while (death := find_death(session_logs(), job)) is None and time.monotonic() < deadline:
+        time.sleep(0.2)
+    if death is not None:
+        raise ProcessDied(death)
+    ray.get([engine.collective_rpc.remote("check_health") for engine in engines])
+
+
+def hanging_rank(logs: Path, job: str) -> str | None:
+    """The last report of this Ray job's ranks on one that hangs: NCCL then ends the processes that wait for it."""
+    for file in sorted(logs.glob(f"worker-*-{job}-*.err")):
+        if reports := [line for line in _tail(file).decode(errors="replace").splitlines() if WORDS in line]:
+            return reports[-1]
+    return None
+
+
+def _tail(file: Path) -> bytes:
+    with open(file, "rb") as log:
+        log.seek(max(0, file.stat().st_size - TAIL_BYTES))
+        return log.read()
 
 
 @contextmanager
@@ -72,7 +111,8 @@ def ending_when_a_process_dies(logs: Path | None, job: str) -> Iterator[None]:
     """Interrupt the block when an engine or a worker of this Ray job dies; for the main thread only.
 
     Raises:
-        ProcessDied: which process died and why; for an engine also the log file with its stack trace.
+        ProcessDied: which process died and why, also if the trainer failed for want of its answers; for an engine also
+            the log file with its stack trace, for a rank that waited the one that hung.
     """
     over, lock, main = threading.Event(), threading.Lock(), threading.get_ident()
     deaths: list[str] = []
@@ -97,6 +137,13 @@ def ending_when_a_process_dies(logs: Path | None, job: str) -> Iterator[None]:
     except KeyboardInterrupt:
         if deaths:
             raise ProcessDied(deaths[0]) from None
+        raise
+    except (RuntimeError, RayError) as error:  # Ray's own errors name the dead process, not the rank that hung
+        waited = isinstance(error, RayError) and "died" in str(error)
+        if logs and waited and (named := hanging_rank(logs, job)):
+            raise ProcessDied(f"a worker died; before that, {named}") from error
+        if isinstance(error, RuntimeError) and (death := find_death(logs, job)):
+            raise ProcessDied(death) from error
         raise
     finally:
         with lock:

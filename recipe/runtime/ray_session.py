@@ -23,18 +23,32 @@ class ClusterError(RuntimeError):
     """Ray could not be started or joined, or has too few resources for this run."""
 
 
+def ray_address(config: DictConfig) -> str:
+    """The address of the cluster that the run joins; ``local`` if it starts its own Ray."""
+    return config.ray_kwargs.ray_init.get("address") or os.environ.get("RAY_ADDRESS") or "local"
+
+
+def claim_own_ray(config: DictConfig) -> None:
+    """Before a run writes its first record: it may be under way already, in another process.
+
+    Raises:
+        ClusterError: the run would start its own Ray, and another one has done so on this machine.
+    """
+    if ray_address(config) == "local":
+        claim_machine(f"/tmp/verl-skillcredit-{os.getuid()}.lock")
+
+
 def start_ray(config: DictConfig, run: RunDirectory) -> None:
     """Start Ray for this run alone, or join the cluster at ``ray_kwargs.ray_init.address`` or RAY_ADDRESS.
 
     Raises:
-        ClusterError: Ray cannot be reached, has fewer accelerators than the run needs, has nodes with other packages
-            than the driver's, or another run has started its own Ray on this machine.
+        ClusterError: Ray cannot be reached, has fewer accelerators than the run needs, or has nodes with other packages
+            than the driver's.
     """
     options: dict[str, Any] = OmegaConf.to_container(config.ray_kwargs.ray_init, resolve=True)  # type: ignore[assignment]
     options["runtime_env"] = runtime_environment(config, run, sys.executable)
-    options["address"] = options.get("address") or os.environ.get("RAY_ADDRESS") or "local"
+    options["address"] = ray_address(config)
     if options["address"] == "local":
-        claim_machine(f"/tmp/verl-skillcredit-{os.getuid()}.lock")
         if options.get("num_gpus") is not None:
             options["num_gpus"] += engines_apart(config)
     else:

@@ -33,7 +33,7 @@ class Job:
         self.wait_seconds = int(environment.get("RAY_WAIT") or 300)
         self.dry = bool(environment.get("DRY_RUN"))
         self.address = f"{self.head}:{self.port}"
-        # `ray start` asks for a token by default.
+        # Ray's own default where the user has a token; one is made where there is none (`_make_token`).
         mode = environment.get("RAY_AUTH_MODE") or "token"
         self.environment = {
             **environment, "RAY_ADDRESS": self.address, "PLATFORM": "gpu_ray", "RAY_AUTH_MODE": mode
@@ -44,6 +44,7 @@ class Job:
     def run(self, nodes: int, study: Sequence[str]) -> int:
         """Start Ray on so many nodes, run the study's script, stop Ray; returns the script's exit status."""
         signal.signal(signal.SIGTERM, self._pass_on)
+        self._make_token()
         try:
             self._stay("-w", self.head, "start", "--head", f"--port={self.port}", nodes=1)
             self._await(1)
@@ -52,6 +53,22 @@ class Job:
             return self._run_study(study)
         finally:
             self._end_steps()
+
+    def _make_token(self) -> None:
+        """In token mode `ray start` makes none. The user's home, where Ray keeps it, is that of all nodes."""
+        if self.environment["RAY_AUTH_MODE"] != "token":
+            return
+        command = [self.ray, "get-auth-token", "--generate"]
+        print(f"+ {shlex.join(command)}", file=sys.stderr, flush=True)
+        if self.dry:
+            return
+        made = subprocess.run(
+            command, env=self.environment, text=True, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+        )
+        if made.returncode:
+            raise RayDidNotStart(
+                f"no token for Ray (RAY_AUTH_MODE=disabled does without): {made.stderr.strip()[-300:]}"
+            )
 
     def _stay(self, option: str, host: str, *ray: str, nodes: int) -> None:
         """A step that lasts as long as the job: Slurm ends whatever a step leaves behind when it is over."""

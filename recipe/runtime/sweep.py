@@ -17,14 +17,15 @@ from recipe.settings import SettingsError
 
 DERIVED = ("trainer.total_training_steps", "trainer.total_epochs")
 PLACES = ("default_local_dir", "experiment_name", "project_name")
-# Time limits, how long gathered weights are kept, how they reach the engine, and whether prompts are prefilled in
-# chunks: these do not change the training result.
+# Time limits, how long gathered weights are kept, how they reach the engine, whether prompts are prefilled in chunks,
+# and how often workers collect garbage: these do not change the training result.
 IGNORED = (
     "credit.patience",
     "actor_rollout_ref.nccl_timeout",
     "actor_rollout_ref.actor.fsdp_config.reshard_after_forward",
     "actor_rollout_ref.rollout.engine_kwargs.vllm.worker_extension_cls",
     "actor_rollout_ref.rollout.enable_chunked_prefill",
+    "ray_kwargs.ray_init.runtime_env.worker_process_setup_hook",
 )
 # Of engines apart from the trainer's accelerators: other runs do not read these.
 ENGINES_APART = (

@@ -11,16 +11,17 @@ from pathlib import Path
 from data_prep.files import file_hash
 from data_prep.made_from import MadeFiles
 from recipe.records.run_directory import RunDirectory
+from recipe.runtime.options import CodingOptions, Options
 from recipe.settings import SettingsError, read_agents
 from recipe.studies.arm_options import SEED, stop_if_a_run_failed
-from recipe.studies.made_data import MICRO_ROWS, sft_files
+from recipe.studies.files import MICRO_ROWS, sft_files
 from recipe.studies.rejection import learn_accepted
 from recipe.studies.steps import MadeWith, Steps, Stopped, say
 
 PARTIAL_CREDIT = {"dense": "true", "sparse": "false"}
 
 
-def _prepared(steps: Steps) -> Steps:
+def _prepared(steps: Steps[CodingOptions]) -> Steps[CodingOptions]:
     """The pipeline's defaults, and what its phases share."""
     given = steps.options
     experiment = given.experiment or "code_grpo"
@@ -33,7 +34,7 @@ def _prepared(steps: Steps) -> Steps:
     return steps
 
 
-def phase0(steps: Steps, model: str) -> None:
+def phase0(steps: Steps[CodingOptions], model: str) -> None:
     """The model as it is, evaluated on the dev set (of each source) and, to compare with later, on the test set."""
     steps = _prepared(steps)
     given, out = steps.options, f"{steps.options.out}/phase0"
@@ -49,7 +50,7 @@ def phase0(steps: Steps, model: str) -> None:
     _evaluate_test(steps, out)
 
 
-def phase1(steps: Steps) -> None:
+def phase1(steps: Steps[CodingOptions]) -> None:
     """Supervised training on the model's own accepted samples (rejection sampling)."""
     steps = _prepared(steps)
     given, before, out = steps.options, f"{steps.options.out}/phase0", f"{steps.options.out}/phase1"
@@ -64,7 +65,7 @@ def phase1(steps: Steps) -> None:
     _compare(steps, f"{before}/dev", f"{out}/dev", out)
 
 
-def phase2(steps: Steps) -> None:
+def phase2(steps: Steps[CodingOptions]) -> None:
     """Preferences among verified samples of the same problem."""
     steps = _prepared(steps)
     given, before, out = steps.options, f"{steps.options.out}/phase1", f"{steps.options.out}/phase2"
@@ -82,7 +83,7 @@ def phase2(steps: Steps) -> None:
     _compare(steps, f"{before}/dev", f"{out}/dev", out)
 
 
-def phase3(steps: Steps) -> None:
+def phase3(steps: Steps[CodingOptions]) -> None:
     """GRPO with verifiable rewards, from phase 2's model, or phase 1's where phase 2 was left out."""
     steps = _prepared(steps)
     given, out, start = steps.options, f"{steps.options.out}/phase3", _before_grpo(steps)
@@ -103,7 +104,7 @@ def phase3(steps: Steps) -> None:
         _compare(steps, f"{given.out}/phase0/test", f"{out}/test", f"{out}/test")
 
 
-def ablate_rewards(steps: Steps) -> None:
+def ablate_rewards(steps: Steps[CodingOptions]) -> None:
     """Phase 3 with the dense and the sparse reward, several seeds of each: learning speed, and the models on dev."""
     steps = _prepared(steps)
     given, start = steps.options, _before_grpo(steps)
@@ -130,7 +131,7 @@ def ablate_rewards(steps: Steps) -> None:
     stop_if_a_run_failed(steps.failed)
 
 
-def _before_grpo(steps: Steps) -> str:
+def _before_grpo(steps: Steps[CodingOptions]) -> str:
     """The phase whose model GRPO begins with: 2, or 1 where 2 was left out."""
     given = steps.options
     steps.need(f"{given.out}/phase1/model", "bash scripts/coding/phase1_sft.sh")
@@ -138,7 +139,7 @@ def _before_grpo(steps: Steps) -> str:
     return f"{given.out}/phase{2 if with_two else 1}"
 
 
-def phase4(steps: Steps) -> None:
+def phase4(steps: Steps[CodingOptions]) -> None:
     """Repair in several turns: GRPO over whole episodes from phase 3's model.
 
     `before` and `repair` are evaluations in several turns, with the share of first-turn failures that end accepted;
@@ -163,7 +164,7 @@ def phase4(steps: Steps) -> None:
     _compare(steps, f"{out}/before", f"{out}/repair", out)
 
 
-def pipeline(steps: Steps, model: str) -> None:
+def pipeline(steps: Steps[CodingOptions], model: str) -> None:
     """All phases but those of WITHOUT, and one table over them."""
     out, without = steps.options.out or "outputs/coding", steps.options.without.split()
     phase0(steps, model)
@@ -178,7 +179,7 @@ def pipeline(steps: Steps, model: str) -> None:
 PHASES = {1: phase1, 2: phase2, 3: phase3, 4: phase4}
 
 
-def micro(steps: Steps) -> None:
+def micro(steps: Steps[CodingOptions]) -> None:
     """All phases on the micro model and two of its skills, without a GPU; phase 2 needs .venv-dpo."""
     data, out = "data/micro_coding", steps.options.out or "outputs/micro_coding"
     steps.run("bash", "scripts/micro_start.sh")
@@ -199,7 +200,7 @@ def micro(steps: Steps) -> None:
     pipeline(of_pipeline, f"{data}/model")
 
 
-def _micro_data(steps: Steps, data: str) -> None:
+def _micro_data(steps: Steps[CodingOptions], data: str) -> None:
     """Rows of two skills, and a start that has seen second turns."""
     steps.make_rows(data, "micro", "--skills", "write", "repair", "--limit", "128", files=MICRO_ROWS)
     copy = ("cp", f"{data}/val.parquet", f"{data}/dev.parquet")
@@ -208,7 +209,7 @@ def _micro_data(steps: Steps, data: str) -> None:
     start_with_second_turns(steps, data)
 
 
-def start_with_second_turns(steps: Steps, data: str) -> None:
+def start_with_second_turns(steps: Steps[Options], data: str) -> None:
     """The micro suite's start after demonstrations of repair, in DATA/model."""
     made = {split: f"{data}/episodes_{split}.parquet" for split in ("train", "val")}
     feedback = ("--feedback", read_agents("micro").feedback["code_agent"])
@@ -232,7 +233,7 @@ def start_with_second_turns(steps: Steps, data: str) -> None:
     steps.make(MadeFiles(Path(data), "model", ("model/**/*",), command, command[:1], inputs), train)
 
 
-def _rows_for_agents(steps: Steps, folder: str) -> dict[str, str]:
+def _rows_for_agents(steps: Steps[CodingOptions], folder: str) -> dict[str, str]:
     rows = {split: f"{folder}/{split}.parquet" for split in ("train", "dev")}
     for split, path in rows.items():
         source = f"{steps.options.data}/{split}.parquet"
@@ -242,12 +243,12 @@ def _rows_for_agents(steps: Steps, folder: str) -> dict[str, str]:
     return rows
 
 
-def _evaluate_dev(steps: Steps, out: str) -> None:
+def _evaluate_dev(steps: Steps[CodingOptions], out: str) -> None:
     given = steps.options
     steps.evaluate(given.experiment, f"{out}/model", f"{out}/dev", {"dev": f"{given.data}/dev.parquet"})
 
 
-def _evaluate_test(steps: Steps, out: str) -> bool:
+def _evaluate_test(steps: Steps[CodingOptions], out: str) -> bool:
     """Evaluate OUT/model on the test set, if there is one; nothing is chosen by it."""
     given, rows = steps.options, f"{steps.options.data}/test.parquet"
     if not steps.dry and not Path(rows).exists():
@@ -257,21 +258,21 @@ def _evaluate_test(steps: Steps, out: str) -> bool:
     return True
 
 
-def _evaluate_samples(steps: Steps, model: str, out: str, samples: str) -> None:
+def _evaluate_samples(steps: Steps[CodingOptions], model: str, out: str, samples: str) -> None:
     given = steps.options
     rows = {"train": f"{given.data}/train.parquet"}
     steps.evaluate(given.experiment, model, out, rows, "--sampling", "eval@k", "--samples", samples)
 
 
-def _evaluate_turns(steps: Steps, model: str, out: str, rows: str) -> None:
+def _evaluate_turns(steps: Steps[CodingOptions], model: str, out: str, rows: str) -> None:
     steps.evaluate(steps.options.experiment, model, out, {"dev": rows}, "--agents", steps.options.agents)
 
 
-def _compare(steps: Steps, before: str, after: str, out: str) -> None:
+def _compare(steps: Steps[Options], before: str, after: str, out: str) -> None:
     steps.module("recipe.report", "compare", before, after, "--out", f"{out}/report.json")
 
 
-def _link(steps: Steps, model: str, out: str) -> None:
+def _link(steps: Steps[Options], model: str, out: str) -> None:
     """OUT/model links to a phase's model."""
     steps.run("mkdir", "-p", out)
     steps.run("ln", "-sfn", os.path.realpath(model), f"{out}/model")

@@ -1,23 +1,30 @@
 """The evidence that credit helps where a trajectory's reward says little: docs/evidence/credit_plan.md.
 
-`rates` finds the learning rate of each arm, on seeds that the evidence does not use; `arms` compares the arms at the
-rate that the task's experiment states, or at their own, and other arms that are given in a table apart; `rivals` adds
-those of other papers, and GRPO with more of what credit costs, to the same folder; `agents` compares credit per turn
-with GiGPO. A study that was stopped resumes.
+`rates` finds the learning rate of each arm, and in the sparse task the size of its updates, on seeds that the evidence
+does not use; `arms` compares the arms as the task's experiment has them, or at their own choice, and other arms that
+are given in a table apart; `rivals` adds those of other papers, and credit and GRPO changed, to the same folder;
+`agents` compares credit per turn with GiGPO. A study that was stopped resumes.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from recipe.runtime.options import CreditOptions
 from recipe.studies.arm_options import ARM, RATE, SAMPLES, SEED, known, listed, stop_if_a_run_failed
 from recipe.studies.coding import start_with_second_turns
-from recipe.studies.experiments import stated
-from recipe.studies.made_data import MICRO_ROWS
-from recipe.studies.steps import MadeWith, Steps
+from recipe.studies.files import MICRO_ROWS, stated
+from recipe.studies.steps import MadeWith, Steps, Stopped
 
-TUNING_SEEDS = "100 101"
-SHUFFLED = "credit_shuffled"  # takes credit's rate
+TUNING_SEEDS, TUNED_RATES = "100 101", "2e-3 4e-3 8e-3"
+SHUFFLED = "credit_shuffled"
+AS_CREDIT = (SHUFFLED, "credit_truncate", "credit_both")  # take credit's choice
+SAMPLES_OF_A_RUN = 960
+"""In the sparse task, of every arm."""
+BLOCK, BLOCKS = "16", "8"
+"""Samples that its tables put together, and blocks whose mean has to reach an accuracy: 128 samples."""
+
+Words = tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -25,19 +32,18 @@ class CreditTask:
     """A task of the study: its rows and start, its arms, seeds and contrasts, and the accuracy to reach.
 
     data: the folder. start: options of recipe.micro_start. The experiment is configs/experiment/credit_<name>.yaml.
-    window: updates whose mean has to reach it. rates: arms whose learning rate differs from the experiment's. tuned:
-    the rates that `rates` compares.
+    goal: more options of the table, for what has to reach it. own: arms whose update size ("" for the experiment's) or
+    learning rate differ from the experiment's.
     """
 
     data: str
-    start: tuple[str, ...]
+    start: Words
     arms: str
     seeds: str
-    contrasts: tuple[str, ...]
+    contrasts: Words
     reach: str
-    window: str = "1"
-    tuned: str = "2e-3 4e-3 8e-3"
-    rates: Mapping[str, str] = field(default_factory=dict)
+    goal: Words = ("--window", "16")
+    own: Mapping[str, tuple[str, str]] = field(default_factory=dict)
 
 
 # Demonstrations of fewer lines beside those of the task: on sixteen lines alone 540 updates do not teach to copy.
@@ -48,11 +54,10 @@ TASKS = {
          "--demonstrations", "51840", "data.max_length=512", "data.train_batch_size=32",
          "data.micro_batch_size_per_gpu=16", "trainer.total_training_steps=1620"),
         "grpo partial credit credit_shuffled",
-        "40 41 42 43 44 45 46 47",
+        "50 51 52 53 54 55 56 57",
         ("credit:grpo", "credit:partial", "credit_shuffled:grpo"),
         "0.5",
-        "8",
-        "1e-3 2e-3 4e-3",
+        ("--window", BLOCKS, "--samples", BLOCK),
     ),
     "parts4": CreditTask(
         "data/parts",
@@ -74,13 +79,9 @@ TASKS = {
 }  # fmt: skip
 
 
-RIVALS = "vineppo spo credit_inverted grpo_twice_rate grpo_more_samples"
-RIVAL_SEEDS = "40 41 42"
-# Per prompt; the experiment has 8, and a step with credit takes as long as two plain ones.
-MORE_SAMPLES = "16"
-RIVAL_CONTRASTS = tuple(
-    f"credit:{arm}" for arm in ("grpo", "partial", "vineppo", "spo", "grpo_twice_rate", "grpo_more_samples")
-)
+RIVALS = "vineppo spo credit_inverted grpo_twice_rate"
+RIVAL_SEEDS = "50 51 52"
+RIVAL_CONTRASTS = tuple(f"credit:{arm}" for arm in ("grpo", "partial", "vineppo", "spo", "grpo_twice_rate"))
 
 # The code agent on two skills of the micro suite. An episode has three turns of 64 tokens with two answers between.
 AGENTS = CreditTask(
@@ -90,6 +91,7 @@ AGENTS = CreditTask(
     "10 11 12 13",
     ("credit_turns:grpo", "credit_turns:gigpo", "gigpo:grpo"),
     "0.8",
+    (),
 )
 AGENT_OPTIONS = (
     "data.max_response_length=320", "actor_rollout_ref.rollout.max_model_len=480", "agents=micro",
@@ -97,7 +99,7 @@ AGENT_OPTIONS = (
 )  # fmt: skip
 
 
-def evidence_credit(steps: Steps, stage: str = "", *overrides: str) -> None:
+def evidence_credit(steps: Steps[CreditOptions], stage: str = "", *overrides: str) -> None:
     """STAGE `rates`, then `arms`, on every task; then `rivals` on the sparse one, and `agents`."""
     known("stage", [stage], STAGES)
     run, tasks = STAGES[stage]
@@ -108,26 +110,54 @@ def evidence_credit(steps: Steps, stage: str = "", *overrides: str) -> None:
     stop_if_a_run_failed(failed)
 
 
-def _rates(steps: Steps, name: str, overrides: tuple[str, ...]) -> int:
-    """Every arm at each rate; the best goes into the task's experiment or `CreditTask.rates`."""
-    given, task = steps.options, TASKS[name]
-    arms = given.arms or " ".join(arm for arm in task.arms.split() if arm != SHUFFLED)
-    chosen = (
-        f"{RATE}={listed(given.rates or task.tuned)}", f"data.seed={listed(given.seeds or TUNING_SEEDS)}",
-        f"arm={listed(arms)}", f"run.name={ARM}_lr${{{RATE}}}.{SEED}",
+def size_words(size: str) -> Words:
+    """Overrides of updates of PxN: P prompts and N samples of each, as many in all as in every run of the sparse task.
+
+    Stopped unless they make whole blocks.
+    """
+    prompts, _, samples = size.partition("x")
+    if not (prompts.isdecimal() and samples.isdecimal()) or int(prompts) < 1 or int(samples) < 2:
+        raise Stopped(f"SIZES has '{size}': write PROMPTSxSAMPLES, such as 2x4")
+    micro = int(prompts) * int(samples)
+    if int(BLOCK) % micro:
+        raise Stopped(f"SIZES has '{size}': tables compare blocks of {BLOCK} samples, which such updates do not fill")
+    updates = SAMPLES_OF_A_RUN // micro
+    return (
+        f"data.train_batch_size={prompts}", f"actor_rollout_ref.actor.ppo_mini_batch_size={prompts}",
+        f"{SAMPLES}={samples}", f"actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu={micro}",
+        f"actor_rollout_ref.rollout.log_prob_micro_batch_size_per_gpu={micro}",
+        f"trainer.total_training_steps={updates}", f"trainer.test_freq={updates}",
+        f"trainer.save_freq={updates // 2}",
     )  # fmt: skip
-    return _start_and_compare(steps, name, f"{name}_rates", [chosen], overrides)
 
 
-def _arms(steps: Steps, name: str, overrides: tuple[str, ...]) -> int:
+def _rates(steps: Steps[CreditOptions], name: str, overrides: Words) -> int:
+    """Every arm at each rate, and with updates of each size; the best goes into the experiment or `CreditTask.own`."""
+    given, task = steps.options, TASKS[name]
+    if given.sizes and "--samples" not in task.goal:
+        raise Stopped(f"SIZES: updates of {name} have one size; name TASKS=parts16")
+    arms = given.arms or " ".join(arm for arm in task.arms.split() if arm != SHUFFLED)
+    runs = [
+        (
+            *words, f"{RATE}={listed(given.rates or TUNED_RATES)}", f"data.seed={listed(given.seeds or TUNING_SEEDS)}",
+            f"arm={listed(arms)}", f"run.name={ARM}{sized}_lr${{{RATE}}}.{SEED}",
+        )
+        for words, sized in [(size_words(size), f"_{size}") for size in given.sizes.split()] or [((), "")]
+    ]  # fmt: skip
+    return _start_and_compare(steps, name, f"{name}_rates", runs, overrides)
+
+
+def _arms(steps: Steps[CreditOptions], name: str, overrides: Words) -> int:
     """Every arm and seed, from one start; seeds outside, so that a stopped study has whole pairs.
 
     Arms that are not the task's own are compared with them in the folder `estimates`: they leave its table, and the
     number of contrasts that Holm counts, as they are.
     """
     given, task = steps.options, TASKS[name]
+    if given.sizes:
+        raise Stopped("SIZES belongs to the stage rates; what it chose stands in CreditTask.own")
     arms = (given.arms or task.arms).split()
-    runs = list(_at_their_rates(task, arms, (given.seeds or task.seeds).split()))
+    runs = list(_as_chosen(task, arms, (given.seeds or task.seeds).split()))
     others = [arm for arm in arms if arm not in task.arms.split()]
     if not others:
         return _start_and_compare(steps, name, name, runs, overrides, "--contrasts", *task.contrasts)
@@ -136,38 +166,46 @@ def _arms(steps: Steps, name: str, overrides: tuple[str, ...]) -> int:
     return _start_and_compare(steps, name, name, runs, overrides, *apart)
 
 
-def _at_their_rates(task: CreditTask, arms: Sequence[str], seeds: Sequence[str]) -> Iterator[tuple[str, ...]]:
-    """One multirun; if arms have rates of their own, one per seed and rate."""
-    rates = list(dict.fromkeys(task.rates.get(arm) for arm in arms))
-    for some in [seeds] if len(rates) == 1 else [[seed] for seed in seeds]:
-        for rate in rates:
-            chosen = [arm for arm in arms if task.rates.get(arm) == rate]
-            own = _own_rate(task, chosen[0])
+def _as_chosen(task: CreditTask, arms: Sequence[str], seeds: Sequence[str]) -> Iterator[Words]:
+    """One multirun; if arms have choices of their own, one per seed and choice."""
+    choices = list(dict.fromkeys(_choice(task, arm) for arm in arms))
+    for some in [seeds] if len(choices) == 1 else [[seed] for seed in seeds]:
+        for choice in choices:
+            chosen = [arm for arm in arms if _choice(task, arm) == choice]
+            own = _own_choice(task, chosen[0])
             yield f"data.seed={','.join(some)}", f"arm={','.join(chosen)}", *own, f"run.name={ARM}.{SEED}"
 
 
-def _own_rate(task: CreditTask, arm: str) -> tuple[str, ...]:
-    return (f"{RATE}={task.rates[arm]}",) if arm in task.rates else ()
+def _choice(task: CreditTask, arm: str) -> tuple[str, str]:
+    """Size and rate of an arm; "" for the experiment's."""
+    return task.own.get("credit" if arm in AS_CREDIT else arm, ("", ""))
 
 
-def _rivals(steps: Steps, name: str, overrides: tuple[str, ...]) -> int:
+def _own_choice(task: CreditTask, arm: str) -> Words:
+    """Overrides of an arm's own update size and rate; none for the experiment's."""
+    size, rate = _choice(task, arm)
+    return (*(size_words(size) if size else ()), *((f"{RATE}={rate}",) if rate else ()))
+
+
+def _rivals(steps: Steps[CreditOptions], name: str, overrides: Words) -> int:
     """The rivals beside the arms: those that have run are not repeated, and all share a table."""
     given = steps.options
+    size, rate = _choice(TASKS[name], "grpo")
+    doubled = f"{RATE}={2 * (float(rate) if rate else _rate(name)):g}"
     changed = {
-        "credit_inverted": ("arm=credit", "credit.ablation=inverted", *_own_rate(TASKS[name], "credit")),
-        "grpo_twice_rate": ("arm=grpo", f"{RATE}={2 * _rate(name):g}"),
-        "grpo_more_samples": ("arm=grpo", f"{SAMPLES}={given.samples or MORE_SAMPLES}"),
+        "credit_inverted": ("arm=credit", "credit.ablation=inverted", *_own_choice(TASKS[name], "credit")),
+        "grpo_twice_rate": ("arm=grpo", *(size_words(size) if size else ()), doubled),
     }
     arms = (given.arms or f"{TASKS[name].arms} {RIVALS}").split()
     seeds = given.seeds or RIVAL_SEEDS
     plain = [arm for arm in arms if arm not in changed]
-    runs = list(_at_their_rates(TASKS[name], plain, seeds.split())) if plain else []
+    runs = list(_as_chosen(TASKS[name], plain, seeds.split())) if plain else []
     runs += [(f"data.seed={listed(seeds)}", *changed[arm], f"run.name={arm}.{SEED}") for arm in arms if arm in changed]
     apart = ("--out", f"outputs/evidence_credit.{name}/rivals")  # the arms' table keeps its own family of contrasts
     return _start_and_compare(steps, name, name, runs, overrides, *apart, "--contrasts", *RIVAL_CONTRASTS)
 
 
-def _agents(steps: Steps, name: str, overrides: tuple[str, ...]) -> int:
+def _agents(steps: Steps[CreditOptions], name: str, overrides: Words) -> int:
     """Credit per turn against GiGPO and plain GRPO, from a start that has seen second turns."""
     given, data = steps.options, AGENTS.data
     steps.micro_start()
@@ -182,7 +220,7 @@ def _agents(steps: Steps, name: str, overrides: tuple[str, ...]) -> int:
     return _compare(steps, AGENTS, "quickstart", name, [chosen], overrides, "--contrasts", *AGENTS.contrasts)
 
 
-STAGES: dict[str, tuple[Callable[[Steps, str, tuple[str, ...]], int], str]] = {
+STAGES: dict[str, tuple[Callable[[Steps[CreditOptions], str, Words], int], str]] = {
     "rates": (_rates, " ".join(TASKS)),
     "arms": (_arms, " ".join(TASKS)),
     "rivals": (_rivals, "parts16"),
@@ -197,7 +235,12 @@ def _rate(name: str) -> float:
 
 
 def _start_and_compare(
-    steps: Steps, name: str, title: str, runs: Sequence[tuple[str, ...]], overrides: tuple[str, ...], *report: str
+    steps: Steps[CreditOptions],
+    name: str,
+    title: str,
+    runs: Sequence[Words],
+    overrides: Words,
+    *report: str,
 ) -> int:
     """Make the task's start and compare runs from it; see `_compare`."""
     task, earlier = TASKS[name], Path(steps.options.start, name, "model")
@@ -206,8 +249,8 @@ def _start_and_compare(
 
 
 def _compare(
-    steps: Steps, task: CreditTask, experiment: str, title: str, runs: Sequence[tuple[str, ...]],
-    overrides: tuple[str, ...], *report: str,
+    steps: Steps[CreditOptions], task: CreditTask, experiment: str, title: str, runs: Sequence[Words],
+    overrides: Words, *report: str,
 ) -> int:  # fmt: skip
     """Run what is missing and print the table; returns the status of a run that failed, 0 if none did.
 
@@ -224,7 +267,6 @@ def _compare(
     for chosen in runs:
         steps.multirun(f"experiment={experiment}", f"run.experiment={name}", *chosen, *overrides)
     steps.keep_runs(out)
-    window = ("--window", task.window) if task.window != "1" else ()
-    goal = ("--reach", steps.options.reach or task.reach, *window)
+    goal = ("--reach", steps.options.reach or task.reach, *task.goal)
     steps.module("recipe.report", "online", out, *goal, *report)
     return steps.failed

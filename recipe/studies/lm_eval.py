@@ -7,9 +7,8 @@ text, as a model that thinks must; likelihoods of options would measure it witho
 import json
 from pathlib import Path
 
-import pandas
-
 from recipe.evaluation.cpu_serving import cpu_environment, cpu_options
+from recipe.runtime.options import LmEvalOptions
 from recipe.studies.steps import MadeWith, Steps, say
 
 COMMAND = ".venv-lm_eval/bin/lm_eval"
@@ -37,7 +36,7 @@ MICRO_MODEL = "data/micro/model"
 MICRO_TOKENS = "512"  # of the micro model's context
 
 
-def cross_domain(steps: Steps, model: str, out: str) -> None:
+def cross_domain(steps: Steps[LmEvalOptions], model: str, out: str) -> None:
     """Each of SETS by one command; the data are downloaded. Answers are as long as in the study's training."""
     experiment = steps.options.experiment or "npg_muse"
     steps = steps.with_length(experiment)
@@ -65,14 +64,14 @@ def cross_domain(steps: Steps, model: str, out: str) -> None:
         )  # fmt: skip
 
 
-def _mathematics(steps: Steps, experiment: str, name: str, model: str, out: str) -> None:
+def _mathematics(steps: Steps[LmEvalOptions], experiment: str, name: str, model: str, out: str) -> None:
     rows, count = f"data/maths/{name}", str(ANSWERS[name])
     steps.make_rows(rows, "public.maths", "--set", name, "--experiment", experiment)
     sampled = ("--sampling", "eval@k", "--samples", count, "--k", "1", count) if count != "1" else ()
     steps.evaluate(experiment, model, out, {name: f"{rows}/test.parquet"}, *sampled)
 
 
-def agreement(steps: Steps) -> None:
+def agreement(steps: Steps[LmEvalOptions]) -> None:
     """Do lm-eval and recipe.evaluate agree on the micro suite's 51 test problems of the skill trace?"""
     steps.run("mkdir", "-p", AGREEMENT)
     if not steps.dry:
@@ -94,6 +93,8 @@ def agreement(steps: Steps) -> None:
 
 def _write_task(folder: Path) -> None:
     """The problems as lm-eval's task and as our rows."""
+    import pandas  # half a second, which other studies need not wait
+
     rows = pandas.read_parquet("data/micro/test.parquet").query("skill == 'trace'")
     rows.to_parquet(folder / "trace.parquet")
     truths = [json.loads(row["ground_truth"])["expected"] for row in rows.reward_model]

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from data_prep.made_from import MadeFiles
+from recipe.runtime.options import GraphOptions
 from recipe.studies import lm_eval
 from recipe.studies.arm_options import stop_if_a_run_failed
 from recipe.studies.rejection import learn_accepted
@@ -75,42 +76,42 @@ def name_of(model: str) -> str:
     return f"{last}_{hashlib.sha256(place.encode()).hexdigest()[:6]}"
 
 
-def mixed(steps: Steps, model: str, reward: str, volume: str) -> None:
+def mixed(steps: Steps[GraphOptions], model: str, reward: str, volume: str) -> None:
     """GRPO on all five levels, shuffled: one run."""
     _train(_prepared(steps), StudySetting.checked("mixed", model, reward, volume))
 
 
-def curriculum(steps: Steps, model: str, reward: str, volume: str) -> None:
+def curriculum(steps: Steps[GraphOptions], model: str, reward: str, volume: str) -> None:
     """GRPO on level 1, then 2, to 5, in one run; each level has as many steps as its rows fill batches."""
     _train(_prepared(steps), StudySetting.checked("curriculum", model, reward, volume))
 
 
-def choose_data_volume(steps: Steps, model: str) -> str:
+def choose_data_volume(steps: Steps[GraphOptions], model: str) -> str:
     """Step 1: mixed training with the binary reward on each volume."""
     settings = [StudySetting.checked("mixed", model, "binary", volume) for volume in _volumes(steps)]
     return _best_of_trained(_prepared(steps), settings).volume
 
 
-def compare_curriculum(steps: Steps, model: str, reward: str, volume: str) -> str:
+def compare_curriculum(steps: Steps[GraphOptions], model: str, reward: str, volume: str) -> str:
     """Steps 2 and 4: all levels mixed, or one after the other."""
     settings = [StudySetting.checked(order, model, reward, volume) for order in ORDERS]
     return _best_of_trained(_prepared(steps), settings).order
 
 
-def ablate_rewards(steps: Steps, model: str, order: str, volume: str) -> str:
+def ablate_rewards(steps: Steps[GraphOptions], model: str, order: str, volume: str) -> str:
     """Step 3: a run with each reward, all else the same."""
     settings = [StudySetting.checked(order, model, reward, volume) for reward in REWARDS]
     return _best_of_trained(_prepared(steps), settings).reward
 
 
-def train_all_series(steps: Steps, order: str, reward: str, volume: str, *models: str) -> None:
+def train_all_series(steps: Steps[GraphOptions], order: str, reward: str, volume: str, *models: str) -> None:
     """Step 5: the chosen setting on other base models."""
     if not models:
         raise Stopped(f"no model named; usage: {'|'.join(ORDERS)} REWARD VOLUME MODEL ...")
     _train_all(_prepared(steps), [StudySetting.checked(order, model, reward, volume) for model in models])
 
 
-def sft(steps: Steps, volume: str, *models: str) -> None:
+def sft(steps: Steps[GraphOptions], volume: str, *models: str) -> None:
     """The supervised start of each model: accepted answers, of TEACHER or of the model itself, to VOLUME problems."""
     steps = _prepared(steps)
     if not models or not re.fullmatch(r"[1-9][0-9]*", volume):
@@ -125,7 +126,7 @@ def sft(steps: Steps, volume: str, *models: str) -> None:
     stop_if_a_run_failed(failed)
 
 
-def _learn(steps: Steps, model: str, volume: str) -> None:
+def _learn(steps: Steps[GraphOptions], model: str, volume: str) -> None:
     given, folder = steps.options, steps.local_model(model)
     teacher = steps.local_model(given.teacher) if given.teacher else folder
     opened = steps.opens_thinking(teacher)
@@ -152,14 +153,14 @@ def _judge(opened: bool) -> list[str]:
     return ["--judge", "think_opener=template"] if opened else []
 
 
-def _make_rows(steps: Steps, folder: str, opened: bool, tasks: str, *options: str) -> None:
+def _make_rows(steps: Steps[GraphOptions], folder: str, opened: bool, tasks: str, *options: str) -> None:
     """Make graph problems whose prompts ask for <think> unless the chat template writes it."""
     more = ("--think-opener", "template") if opened else ()
     experiment = steps.options.experiment
     steps.make_rows(folder, "graphs", "--experiment", experiment, "--tasks", *tasks.split(), *options, *more)
 
 
-def train_ablation(steps: Steps, model: str, *others: str) -> None:
+def train_ablation(steps: Steps[GraphOptions], model: str, *others: str) -> None:
     """All five steps; each takes the best setting of the one before. At the end one table over all runs."""
     say("step 1: data volume")
     volume = choose_data_volume(steps, model)
@@ -184,7 +185,7 @@ def train_ablation(steps: Steps, model: str, *others: str) -> None:
     say(f"chosen: {order} {reward} {volume}")
 
 
-def evaluate(steps: Steps, model: str, out: str) -> None:
+def evaluate(steps: Steps[GraphOptions], model: str, out: str) -> None:
     """A model on problems that no run trains on: the groups of WHAT."""
     steps = _prepared(steps)
     given = steps.options
@@ -205,7 +206,7 @@ def evaluate(steps: Steps, model: str, out: str) -> None:
         steps.evaluate(given.experiment, model, f"{out}/{group}", data, *_judge(opened))
 
 
-def smoke(steps: Steps) -> None:
+def smoke(steps: Steps[GraphOptions]) -> None:
     """The smoke setting on the micro tokenizer and random weights, on one machine: both orders of the levels."""
     model = "data/npg_muse/model"
     command = ("data_prep.micro.model", "--out", model, "--max-length", "8192")
@@ -221,7 +222,7 @@ def smoke(steps: Steps) -> None:
     print(compare_curriculum(small, model, "binary", str(SMOKE_VOLUME)))
 
 
-def _prepared(steps: Steps) -> Steps:
+def _prepared(steps: Steps[GraphOptions]) -> Steps[GraphOptions]:
     """The study's defaults."""
     given = steps.options
     experiment = given.experiment or "npg_muse"
@@ -233,11 +234,11 @@ def _check(what: str, value: str, valid: Sequence[str]) -> None:
         raise Stopped(f"unknown {what} '{value}'; valid ones: {' '.join(valid)}")
 
 
-def _volumes(steps: Steps) -> list[str]:
+def _volumes(steps: Steps[GraphOptions]) -> list[str]:
     return (steps.options.volumes or VOLUMES).split()
 
 
-def _train(steps: Steps, setting: StudySetting) -> None:
+def _train(steps: Steps[GraphOptions], setting: StudySetting) -> None:
     """One run, its model and the evaluation of it on the dev problems of every level."""
     given, smoke_size = steps.options, int(setting.volume) <= SMOKE_VOLUME
     overrides = _curriculum(setting, given.train) if setting.order == "curriculum" else []
@@ -285,7 +286,7 @@ def _curriculum(setting: StudySetting, train: str) -> list[str]:
     ]  # fmt: skip
 
 
-def _make_data(steps: Steps, setting: StudySetting) -> StudySetting:
+def _make_data(steps: Steps[GraphOptions], setting: StudySetting) -> StudySetting:
     """The rows of each level, a fifth of the volume each; returns the setting as the model's chat template makes it."""
     setting = replace(setting, opened=steps.opens_thinking(steps.local_model(setting.model)))
     for level in LEVELS:
@@ -294,7 +295,7 @@ def _make_data(steps: Steps, setting: StudySetting) -> StudySetting:
     return setting
 
 
-def _train_all(steps: Steps, settings: Sequence[StudySetting]) -> None:
+def _train_all(steps: Steps[GraphOptions], settings: Sequence[StudySetting]) -> None:
     """Each setting's run, as parallel Ray jobs where the cluster has room, else in turn; a failure stops no other."""
     for setting in settings:  # first, since runs that share a volume would make its data at the same time
         _make_data(steps, setting)
@@ -329,7 +330,7 @@ def _parallel(train: Callable[[StudySetting], int], settings: Sequence[StudySett
         pool.shutdown(wait=False, cancel_futures=True)  # an interrupted study begins no further run
 
 
-def _jobs(steps: Steps) -> int:
+def _jobs(steps: Steps[GraphOptions]) -> int:
     given = steps.options
     if given.jobs or steps.platform != "gpu_ray" or steps.dry:
         return max(1, int(given.jobs or 1))
@@ -341,12 +342,12 @@ def _jobs(steps: Steps) -> int:
     return max(1, int(room))
 
 
-def _best_of_trained(steps: Steps, settings: Sequence[StudySetting]) -> StudySetting:
+def _best_of_trained(steps: Steps[GraphOptions], settings: Sequence[StudySetting]) -> StudySetting:
     _train_all(steps, settings)
     return best(steps, settings)
 
 
-def best(steps: Steps, settings: Sequence[StudySetting]) -> StudySetting:
+def best(steps: Steps[GraphOptions], settings: Sequence[StudySetting]) -> StudySetting:
     """The setting whose run has the highest mean accepted@1 over the levels; of equals, and in a dry run, the first."""
     folders = _evaluations(steps, settings)
     if steps.dry:
@@ -357,5 +358,5 @@ def best(steps: Steps, settings: Sequence[StudySetting]) -> StudySetting:
     return settings[folders.index(chosen)]
 
 
-def _evaluations(steps: Steps, settings: Iterable[StudySetting]) -> list[str]:
+def _evaluations(steps: Steps[GraphOptions], settings: Iterable[StudySetting]) -> list[str]:
     return [f"outputs/{steps.options.experiment}/{one.run}/dev" for one in settings]

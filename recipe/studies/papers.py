@@ -11,6 +11,15 @@ from pathlib import Path
 from omegaconf import OmegaConf
 
 import configs
+from recipe.runtime.options import (
+    EvidenceAOptions,
+    EvidenceBOptions,
+    HackingOptions,
+    Options,
+    PaperBOptions,
+    RunsOptions,
+    StrengthOptions,
+)
 from recipe.studies.arm_options import ARM, SEED, STRENGTHS, alone, known, listed, mixed, stop_if_a_run_failed
 from recipe.studies.steps import MadeWith, Steps, Stopped, files_in
 
@@ -28,7 +37,7 @@ HACKING = ("--skills", "shown", "--hack-share", "0.01", "--impossible-share", "0
 TUNED = "kl ewc l2"
 
 
-def evidence_a(steps: Steps, *overrides: str) -> None:
+def evidence_a(steps: Steps[EvidenceAOptions], *overrides: str) -> None:
     """Plain GRPO, counterfactual credit and its controls from the same start."""
     given, suite = steps.options, steps.options.suite or "parts"
     joined = "_".join(suite.split())
@@ -47,7 +56,7 @@ def evidence_a(steps: Steps, *overrides: str) -> None:
     _report(steps, "speed", out, "--reach", given.reach or "0.8")
 
 
-def evidence_b(steps: Steps, *overrides: str) -> None:
+def evidence_b(steps: Steps[EvidenceBOptions], *overrides: str) -> None:
     """Every arm on the micro suite, two orders of the four skills, several seeds."""
     given, out = steps.options, "outputs/evidence_b"
     steps.micro_start()
@@ -67,7 +76,7 @@ def evidence_b(steps: Steps, *overrides: str) -> None:
     _report(steps, "skills", out, "--pareto", "qp_solutions")
 
 
-def evidence_b_strengths(steps: Steps, *overrides: str) -> None:
+def evidence_b_strengths(steps: Steps[StrengthOptions], *overrides: str) -> None:
     """How strong the baselines that have a strength should be, on a seed that the evidence does not use."""
     given, out = steps.options, "outputs/evidence_b_strengths"
     steps.micro_start()
@@ -84,7 +93,7 @@ def evidence_b_strengths(steps: Steps, *overrides: str) -> None:
     _report(steps, "skills", out)
 
 
-def paper_b(steps: Steps, scale: str = "", *arguments: str) -> None:
+def paper_b(steps: Steps[PaperBOptions], scale: str = "", *arguments: str) -> None:
     """Skill-safe updates: `toy` in numpy, `micro` on the micro suite, or `real` with the user's model and rows."""
     if scale not in SCALES:
         launcher = "bash scripts/run_paper_b.sh"
@@ -95,12 +104,12 @@ def paper_b(steps: Steps, scale: str = "", *arguments: str) -> None:
     SCALES[scale](steps, *arguments)
 
 
-def _toy(steps: Steps, *options: str) -> None:
+def _toy(steps: Steps[Options], *options: str) -> None:
     steps.run("bash", "scripts/setup.sh", steps.serving)
     steps.module("examples.toys", "projection", *options)
 
 
-def _micro(steps: Steps, *overrides: str) -> None:
+def _micro(steps: Steps[PaperBOptions], *overrides: str) -> None:
     """The baseline matrix of skill-safe updates on the micro suite, and a sweep of epsilon."""
     steps.micro_start()
     out = "outputs/paper_b_micro"
@@ -109,7 +118,7 @@ def _micro(steps: Steps, *overrides: str) -> None:
     _paper_b(steps, out, ["experiment=paper_b"], _chosen(steps.options.arms, ARMS_OF_PAPER_B), overrides)
 
 
-def _real(steps: Steps, *overrides: str) -> None:
+def _real(steps: Steps[PaperBOptions], *overrides: str) -> None:
     """The same with the user's model and rows, on GPUs."""
     given = steps.options
     steps = steps.changed(platform=given.platform or "gpu_1x8")
@@ -139,7 +148,7 @@ def _real(steps: Steps, *overrides: str) -> None:
 SCALES = {"toy": _toy, "micro": _micro, "real": _real}
 
 
-def learning(steps: Steps, *overrides: str) -> None:
+def learning(steps: Steps[RunsOptions], *overrides: str) -> None:
     """Plain GRPO on the micro suite from one start with several seeds, 36 updates each; a stopped seed is continued."""
     seeds, out = (steps.options.seeds or "0 1 2").split(), "outputs/learning"
     steps.micro_start()
@@ -155,7 +164,7 @@ def learning(steps: Steps, *overrides: str) -> None:
     _report(steps, "summary", *(f"{out}/seed{seed}" for seed in seeds))
 
 
-def hacking(steps: Steps, *overrides: str) -> None:
+def hacking(steps: Steps[HackingOptions], *overrides: str) -> None:
     """Reward hacking under a weak judge and under ours, from one start that hacks in one of a hundred answers."""
     given, data, out = steps.options, "data/hacking", "outputs/hacking"
     steps.micro_start(data, *HACKING, *given.source_options.split())
@@ -169,30 +178,32 @@ def hacking(steps: Steps, *overrides: str) -> None:
     _report(steps, "hacks", out)
 
 
-def _study(steps: Steps, out: str, data: str, overrides: Sequence[str] | None = None) -> MadeWith:
+def _study(steps: Steps[Options], out: str, data: str, overrides: Sequence[str] | None = None) -> MadeWith:
     """All runs begin with one model and use its rows; with `overrides` also of one setting."""
     settings = {} if overrides is None else {"train": f"{' '.join(overrides)} {steps.options.train}"}
     rows = {"train": f"{data}/train.parquet", "val": f"{data}/val.parquet"}
     return MadeWith(out, {"start": f"{data}/model"}, rows, settings)
 
 
-def _paper_b(steps: Steps, out: str, common: Sequence[str], arms: Sequence[str], overrides: Sequence[str]) -> None:
+def _paper_b(
+    steps: Steps[PaperBOptions], out: str, common: Sequence[str], arms: Sequence[str], overrides: Sequence[str]
+) -> None:
     epsilons = _chosen(steps.options.epsilons, EPSILONS)
     _arms_and_epsilons(steps, [*common, *_seeds(steps, out)], arms, epsilons, SEED, overrides)
     _report(steps, "skills", out, *(["--pareto", "qp_solutions"] if epsilons else []))
 
 
-def _report(steps: Steps, *arguments: str) -> None:
+def _report(steps: Steps[Options], *arguments: str) -> None:
     """The study's table, also where a run failed; the study's status is then that run's."""
     steps.module("recipe.report", *arguments)
     stop_if_a_run_failed(steps.failed)
 
 
-def _seeds(steps: Steps, out: str) -> list[str]:
+def _seeds(steps: Steps[PaperBOptions], out: str) -> list[str]:
     return [f"run.experiment={Path(out).name}", f"data.seed={listed(steps.options.seeds or '0')}"]
 
 
-def _baselines(steps: Steps, common: Sequence[str], order: str, overrides: Sequence[str]) -> None:
+def _baselines(steps: Steps[PaperBOptions], common: Sequence[str], order: str, overrides: Sequence[str]) -> None:
     """GRPO on each skill alone for a stage's updates, and on all of them mixed for those of all stages.
 
     order: skills as `[a,b,c]`.
@@ -227,7 +238,7 @@ def _stage_steps(common: Sequence[str], overrides: Sequence[str]) -> int:
 
 
 def _arms_and_epsilons(
-    steps: Steps,
+    steps: Steps[Options],
     common: Sequence[str],
     arms: Sequence[str],
     epsilons: Sequence[str],

@@ -7,8 +7,9 @@ from data_prep.pretrained.folders import check_folder
 from recipe.capacity.model_shape import KNOWN_SHAPES, UnknownShapeError, shape_of
 from recipe.checks.model import ModelError, described_model
 from recipe.records.run_directory import RunDirectory
+from recipe.runtime.options import Options, PretrainedOptions, StartOptions
 from recipe.studies import manifest
-from recipe.studies.made_data import sft_files
+from recipe.studies.files import sft_files
 from recipe.studies.steps import MadeWith, Steps, Stopped, last_checkpoint, say
 
 MODEL = "data/pretrained/smollm2"
@@ -22,7 +23,7 @@ MISREAD = "0.4"  # share of the demonstrations that misread their problem: what 
 AS_TRAINED = ("--sampling", "eval@k", "--samples", "1")  # temperature 1
 
 
-def pretrained(steps: Steps, model: str = "") -> None:
+def pretrained(steps: Steps[PretrainedOptions], model: str = "") -> None:
     """The whole study; MODEL, a Hugging Face folder or a hub name, takes the place of SmolLM2-135M-Instruct."""
     steps = steps.with_length(EXPERIMENT)
     given = steps.options
@@ -54,12 +55,12 @@ def pretrained(steps: Steps, model: str = "") -> None:
     steps.module("recipe.report", "summary", *(f"{RUNS}/{run}" for run in runs.values()))
 
 
-def _name(steps: Steps, out: str) -> str:
+def _name(steps: Steps[StartOptions], out: str) -> str:
     """Of the runs: NAME; another OUT names its runs, which all studies keep in one folder."""
     return steps.options.name or (NAME if out == OUT else Path(out).name)
 
 
-def _runs(steps: Steps, out: str) -> dict[str, str]:
+def _runs(steps: Steps[StartOptions], out: str) -> dict[str, str]:
     """The run of each seed."""
     return {seed: f"{_name(steps, out)}.s{seed}" for seed in (steps.options.seeds or "0").split()}
 
@@ -69,7 +70,7 @@ def _was_kept(folder: str) -> bool:
     return RunDirectory(Path(folder)).finished and not Path(folder, manifest.FILE).exists()
 
 
-def base_model(steps: Steps, model: str, out: str) -> str:
+def base_model(steps: Steps[StartOptions], model: str, out: str) -> str:
     """The folder of an instruct model, SmolLM2 if none is named, that fits this machine's memory and disk."""
     if not model:
         model = MODEL
@@ -81,7 +82,7 @@ def base_model(steps: Steps, model: str, out: str) -> str:
     return model
 
 
-def make_english(steps: Steps, data: str, *skills: str) -> None:
+def make_english(steps: Steps[Options], data: str, *skills: str) -> None:
     """Rows of the English suite, or of these skills alone, at the levels of the study."""
     # data_prep.english refuses levels of a skill that is not wanted.
     levels = [level for level in LEVELS if not skills or "=" not in level or level.partition("=")[0] in skills]
@@ -89,7 +90,7 @@ def make_english(steps: Steps, data: str, *skills: str) -> None:
     steps.make_rows(data, "english", "--levels", *levels, "--wrong-share", MISREAD, *chosen)
 
 
-def supervised_start(steps: Steps, model: str, data: str, out: str) -> str:
+def supervised_start(steps: Steps[StartOptions], model: str, data: str, out: str) -> str:
     """Train all weights on demonstrations of the suite; returns the folder of the model."""
     given = steps.options
     demonstrations = {split: f"{data}/{split}.parquet" for split in ("sft_train", "sft_val")}
@@ -108,7 +109,7 @@ def supervised_start(steps: Steps, model: str, data: str, out: str) -> str:
     return folder
 
 
-def _require_room(steps: Steps, model: str, out: str) -> None:
+def _require_room(steps: Steps[StartOptions], model: str, out: str) -> None:
     """Plan the memory and disk of what is missing before anything large is fetched or trained.
 
     Refused if it does not fit.

@@ -2,8 +2,8 @@
 
 All runs start from the weights of scripts/pretrained.sh. `rates` and `tune` find learning rates and strengths on seeds
 that the evidence does not use; `credit` compares ways to assign credit, `safe` ways to keep skills, `both` credit and
-projection together with each alone; `general` measures what training did to text that it never names. A study that was
-stopped resumes.
+projection together with each alone. As each of their runs ends, what it did to text that it never names is measured,
+and its checkpoint is removed. A study that was stopped resumes.
 """
 
 from collections.abc import Callable, Mapping
@@ -13,6 +13,7 @@ from pathlib import Path
 from recipe.records.arms import finished_runs
 from recipe.records.kept_runs import is_file
 from recipe.records.run_directory import RunDirectory
+from recipe.runtime.options import PretrainedEvidenceOptions
 from recipe.studies.arm_options import (
     RATE,
     SAMPLES,
@@ -26,10 +27,11 @@ from recipe.studies.pretrained import DATA, EXPERIMENT, OUT, base_model, make_en
 from recipe.studies.steps import MadeWith, Steps, Stopped
 
 ORDERS = {"forward": "[write,repair,sql]", "backward": "[sql,repair,write]"}
-# Per prompt, of grpo_more_samples: half more than the others', above what credit may cost. Micro-batches of 32 divide
-# 8 x 12 samples.
-MORE_SAMPLES = "12"
-REACH = "0.35"  # the accuracy whose cost is compared: the start has about 22%, 25 updates about 38%
+# Per prompt, of grpo_more_samples: half more than the others', above what credit may cost. Micro-batches of 8 divide
+# 4 x 6 samples.
+MORE_SAMPLES = "6"
+REACH = "0.35"  # the accuracy whose cost is compared: the start has about 22%, 1,600 samples of GRPO led to about 38%
+WINDOW = "16"  # updates whose mean has to reach it: one of 16 samples scatters by 24 points
 RATES: Mapping[str, str] = {}
 """Learning rate by arm, the best of stage `rates`; filled before the stages that need it."""
 TUNED_STRENGTHS: Mapping[str, str] = {}
@@ -37,9 +39,9 @@ TUNED_STRENGTHS: Mapping[str, str] = {}
 RATE_OF = {"credit_shuffled": "credit", "grpo_more_samples": "grpo"}
 """Arms that take the rate of another."""
 TUNED = "rehearsal ewc"
-GENERAL_SEED = "s30"
 TEXT_COMMIT, HELD_OUT = "c567f3fca23f8eb5521ceb032a321882dd207162", "data/held_out"
 """Text of our own, which no row of the suite holds: docs/ as it was before these studies changed it."""
+HELD_OUT_BLOCKS = "24"  # of 512 tokens
 
 Words = tuple[str, ...]
 
@@ -48,7 +50,8 @@ Words = tuple[str, ...]
 class Stage:
     """A stage of the study: its experiment, skills, arms and seeds, and the reports that compare its runs.
 
-    own_rates: each arm has its rate; else all have that of grpo.
+    own_rates: each arm has its rate; else all have that of grpo. validated: the rows of validations; tuning chose by
+    those of `val`.
     """
 
     experiment: str
@@ -56,12 +59,13 @@ class Stage:
     skills: Words
     arms: str
     seeds: str
-    runs: Callable[["Stage", Steps, Words], list[Words]]
+    runs: Callable[["Stage", Steps[PretrainedEvidenceOptions], Words], list[Words]]
     reports: tuple[Words, ...]
     own_rates: bool = False
+    validated: str = "val"
 
 
-def _one_order(stage: Stage, steps: Steps, named: Words) -> list[Words]:
+def _one_order(stage: Stage, steps: Steps[PretrainedEvidenceOptions], named: Words) -> list[Words]:
     """The overrides of each run: seeds outside, so that a stopped study has whole pairs."""
     more = ("arm=grpo", f"{SAMPLES}={steps.options.samples or MORE_SAMPLES}")
     return [
@@ -71,17 +75,24 @@ def _one_order(stage: Stage, steps: Steps, named: Words) -> list[Words]:
     ]
 
 
-def _both_orders(stage: Stage, steps: Steps, named: Words) -> list[Words]:
-    """Every arm in both orders of a seed before the next seed."""
+def _in_orders(stage: Stage, steps: Steps[PretrainedEvidenceOptions], named: Words) -> list[Words]:
+    """Every arm in the orders of a seed before the next seed."""
     return [
-        (seed, f"protocol.skill_sequence={ORDERS[order]}", f"arm={arm}", *tuned, f"run.name={arm}.{order}.{SEED}")
-        for seed in _seeds(stage, steps)
-        for order in known("order", (steps.options.orders or " ".join(ORDERS)).split(), ORDERS)
+        (f"data.seed={seed}", f"protocol.skill_sequence={ORDERS[order]}", f"arm={arm}", *tuned,
+         f"run.name={arm}.{order}.{SEED}")
+        for seed, order in _seeds_and_orders(stage, steps)
         for arm, tuned in _tuned_arms(stage, steps, named)
-    ]
+    ]  # fmt: skip
 
 
-def _rates(stage: Stage, steps: Steps, named: Words) -> list[Words]:
+def _seeds_and_orders(stage: Stage, steps: Steps[PretrainedEvidenceOptions]) -> list[tuple[str, str]]:
+    """Each seed with one order, the two in turn, or with those that the user names."""
+    given = known("order", (steps.options.orders or "").split(), ORDERS)
+    seeds = (steps.options.seeds or stage.seeds).split()
+    return [(seed, order) for seed in seeds for order in given or [tuple(ORDERS)[int(seed) % len(ORDERS)]]]
+
+
+def _rates(stage: Stage, steps: Steps[PretrainedEvidenceOptions], named: Words) -> list[Words]:
     """Each arm at each rate."""
     return [
         (seed, f"arm={arm}", f"{RATE}={rate}", f"run.name={arm}_lr${{{RATE}}}.{SEED}")
@@ -91,18 +102,18 @@ def _rates(stage: Stage, steps: Steps, named: Words) -> list[Words]:
     ]
 
 
-def _strengths(stage: Stage, steps: Steps, named: Words) -> list[Words]:
+def _strengths(stage: Stage, steps: Steps[PretrainedEvidenceOptions], named: Words) -> list[Words]:
     """Every arm that has a strength, at three values of it and the rate of grpo."""
     order, rate = f"protocol.skill_sequence={ORDERS['forward']}", _words(_chosen(stage, "grpo"), named, steps.dry)
     runs = tuning_runs(steps.options.arms, stage.arms)
     return [(seed, order, *rate, *run) for seed in _seeds(stage, steps) for run in runs]
 
 
-def _seeds(stage: Stage, steps: Steps) -> list[str]:
+def _seeds(stage: Stage, steps: Steps[PretrainedEvidenceOptions]) -> list[str]:
     return [f"data.seed={seed}" for seed in (steps.options.seeds or stage.seeds).split()]
 
 
-def _tuned_arms(stage: Stage, steps: Steps, named: Words) -> list[tuple[str, Words]]:
+def _tuned_arms(stage: Stage, steps: Steps[PretrainedEvidenceOptions], named: Words) -> list[tuple[str, Words]]:
     """The arms with the overrides that tuning chose for them."""
     arms = (steps.options.arms or stage.arms).split()
     return [(arm, _words(_chosen(stage, arm), named, steps.dry)) for arm in arms]
@@ -133,39 +144,42 @@ FOLDER = "evidence_pretrained"
 _SAFE = f"outputs/{FOLDER}.safe"
 _A = ("pretrained_credit", "data/english_credit", ("write", "word"))
 _B = ("pretrained_safe", "data/english_safe", ("write", "repair", "sql"))
-_CONTRASTS = ("credit:grpo", "credit:credit_shuffled", "credit:grpo_more_samples", "credit_shuffled:grpo")
+_CONTRASTS = ("credit:grpo", "credit:partial", "credit:grpo_more_samples", "credit_shuffled:grpo")
+_GOAL = ("--reach", REACH, "--window", WINDOW)
 _SAFE_ARMS, _TOGETHER = "grpo rehearsal ewc closed_loop", "credit_closed_loop"
 STAGES = {
-    "rates": Stage(*_A, "grpo credit", "100 101", _rates, (("online", "--reach", REACH),)),
+    "rates": Stage(*_A, "grpo partial credit", "100 101", _rates, (("online", *_GOAL),)),
     "credit": Stage(
-        *_A, "grpo credit credit_shuffled grpo_more_samples", "30 31 32 33 34 35", _one_order,
-        (("online", "--reach", REACH, "--contrasts", *_CONTRASTS), ("speed", "--reach", REACH)), own_rates=True,
+        *_A, "grpo partial credit credit_shuffled grpo_more_samples", "30 31 32 33 34 35", _one_order,
+        (("online", *_GOAL, "--contrasts", *_CONTRASTS), ("speed", "--reach", REACH), ("general",)), own_rates=True,
     ),
     "tune": Stage(*_B, TUNED, "100 101", _strengths, (("skills",),)),
     "safe": Stage(
-        *_B, _SAFE_ARMS, "30 31 32 33", _both_orders,
-        (("skills",), ("bars", "--controls", "rehearsal", "ewc", "--family", "grpo", "rehearsal", "ewc")),
+        *_B, _SAFE_ARMS, "30 31 32 33 34 35 36 37", _in_orders,
+        (("skills",), ("bars", "--controls", "rehearsal", "ewc", "--family", "grpo", "rehearsal", "ewc"), ("general",)),
+        validated="test",
     ),
     "both": Stage(
-        *_B, f"credit {_TOGETHER}", "30 31 32 33", _both_orders,
+        *_B, f"credit {_TOGETHER}", "30 31 32 33 34 35 36 37", _in_orders,
         (
             ("skills",),
             ("skills", "--against", "credit", "--out", f"{_SAFE}/against_credit"),
             ("skills", "--against", "closed_loop", "--out", f"{_SAFE}/against_closed_loop"),
             ("bars", "--arm", _TOGETHER, "--controls", "credit", "closed_loop", "--family", "credit", "closed_loop",
              "--out", f"{_SAFE}/both"),
+            ("general",),
         ),
+        validated="test",
     ),
 }  # fmt: skip
+TUNING = ("rates", "tune")
 FOLDERS = {"both": "safe"}
 """`both` adds its arms to the runs of `safe`, which holds each alone."""
 
 
-def evidence_pretrained(steps: Steps, stage: str = "", *overrides: str) -> None:
-    """STAGE `rates`, `tune`, then `credit`, `safe` and `both`; then `general [RUN ...]`."""
-    if stage == "general":
-        return _general(steps, overrides)
-    known("stage", [stage], [*STAGES, "general"])
+def evidence_pretrained(steps: Steps[PretrainedEvidenceOptions], stage: str = "", *overrides: str) -> None:
+    """STAGE `rates`, `tune`, then `credit`, `safe` and `both`."""
+    known("stage", [stage], STAGES)
     chosen, title = STAGES[stage], FOLDERS.get(stage, stage)
     steps = _with_kept(steps.with_length(EXPERIMENT), title)
     out = f"outputs/{FOLDER}.{title}"
@@ -174,22 +188,30 @@ def evidence_pretrained(steps: Steps, stage: str = "", *overrides: str) -> None:
     start = _start(steps)
     make_english(steps, chosen.data, *chosen.skills)
     steps.take_kept(out)
-    rows = {split: f"{chosen.data}/{split}.parquet" for split in ("train", "val")}
+    rows = {"train": f"{chosen.data}/train.parquet", "val": f"{chosen.data}/{chosen.validated}.parquet"}
     steps.study = MadeWith(out, {"start": start}, rows, {"train": f"{' '.join(overrides)} {steps.options.train}"})
     common = (
         f"experiment={chosen.experiment}", f"run.experiment={FOLDER}.{title}",
         f"actor_rollout_ref.model.path={start}", f"data.max_response_length={steps.options.length}",
+        f"data.val_files={rows['val']}",
     )  # fmt: skip
+    tuning = stage in TUNING
+    if not tuning:
+        _held_out(steps)
     for words in runs:
         steps.multirun(*common, *words, *overrides)
+        if tuning:
+            for run in finished_runs(Path(out)):
+                _drop_checkpoints(steps, run)
+        else:
+            _measure_general(steps, out, start)
         steps.keep_runs(out)
-        _drop_checkpoints(steps, out)
     for report, *options in chosen.reports:
         steps.module("recipe.report", report, out, *options, *_expected(stage, chosen, steps, named))
     stop_if_a_run_failed(steps.failed)
 
 
-def _with_kept(steps: Steps, title: str) -> Steps:
+def _with_kept(steps: Steps[PretrainedEvidenceOptions], title: str) -> Steps[PretrainedEvidenceOptions]:
     """Steps whose KEPT is the file of this folder of runs within the folder that the user named."""
     kept = steps.options.kept
     if kept and is_file(Path(kept)):
@@ -197,37 +219,39 @@ def _with_kept(steps: Steps, title: str) -> Steps:
     return steps.changed(kept=str(Path(kept, f"{title}.jsonl.xz"))) if kept else steps
 
 
-def _expected(stage: str, chosen: Stage, steps: Steps, named: Words) -> Words:
+def _expected(stage: str, chosen: Stage, steps: Steps[PretrainedEvidenceOptions], named: Words) -> Words:
     """Options of a report: the arms and repeats that should have runs, and which arms lack their tuning."""
-    if stage in ("rates", "tune"):
+    if stage in TUNING:
         return ()
     arms = (steps.options.arms or chosen.arms).split()
     arms = [*_SAFE_ARMS.split(), *arms] if stage == "both" else arms
     seeds = [f"s{seed}" for seed in (steps.options.seeds or chosen.seeds).split()]
-    orders = (steps.options.orders or " ".join(ORDERS)).split()
-    repeats = seeds if chosen.own_rates else [f"{order}.{seed}" for seed in seeds for order in orders]
+    ordered = [f"{order}.s{seed}" for seed, order in _seeds_and_orders(chosen, steps)]
+    repeats = seeds if chosen.own_rates else ordered
     untuned = [
         arm for arm in arms if any(not value or _is_named(key, named) for key, value in _chosen(chosen, arm).items())
     ]
     return ("--expect", *arms, "--repeats", *repeats, *(("--untuned", *untuned) if untuned else ()))
 
 
-def general_runs() -> list[str]:
-    """The runs that `general` measures: of every arm the first seed, forward."""
-    alone = [f"outputs/{FOLDER}.credit/{arm}.{GENERAL_SEED}" for arm in STAGES["credit"].arms.split()]
-    arms = f"{STAGES['safe'].arms} {STAGES['both'].arms}".split()
-    return alone + [f"{_SAFE}/{arm}.forward.{GENERAL_SEED}" for arm in arms]
+def _measure_general(steps: Steps[PretrainedEvidenceOptions], out: str, start: str) -> None:
+    """Measure the held-out text under each finished run that still has its checkpoint, and remove the checkpoint.
 
-
-def _drop_checkpoints(steps: Steps, out: str) -> None:
-    """Remove the checkpoints, 0.6 GB each, of finished runs that `general` does not measure."""
-    measured = general_runs()
+    A checkpoint takes 0.6 GB.
+    """
     for run in finished_runs(Path(out)):
-        if str(run.path) not in measured and run.checkpoints.exists():
-            steps.run("rm", "-r", str(run.checkpoints))
+        if run.last_checkpoint is not None:
+            steps.module("recipe.report", "perplexity", "--models", start, "--runs", str(run.path),
+                         "--text", f"{HELD_OUT}/docs", "--blocks", HELD_OUT_BLOCKS)  # fmt: skip
+            _drop_checkpoints(steps, run)
 
 
-def _start(steps: Steps) -> str:
+def _drop_checkpoints(steps: Steps[PretrainedEvidenceOptions], run: RunDirectory) -> None:
+    if run.checkpoints.exists():
+        steps.run("rm", "-r", str(run.checkpoints))
+
+
+def _start(steps: Steps[PretrainedEvidenceOptions]) -> str:
     """The model that every run starts from: that of scripts/pretrained.sh."""
     steps.run("bash", "scripts/setup.sh", steps.serving)
     model = base_model(steps, steps.options.model, OUT)
@@ -235,18 +259,8 @@ def _start(steps: Steps) -> str:
     return supervised_start(steps, model, DATA, f"{OUT}/start")
 
 
-def _general(steps: Steps, runs: Words) -> None:
-    """Perplexity of held-out text before training and after each run; RUNS: their folders, or those of every arm."""
-    runs = runs or tuple(general_runs())
-    if unfinished := [run for run in runs if not RunDirectory(run).finished and not steps.dry]:
-        raise Stopped(f"general: {unfinished[0]} is no finished run; finish its stage, or name the runs to measure")
-    for run in runs:
-        if not steps.dry and not Path(run, "model").exists() and RunDirectory(run).last_checkpoint is None:
-            raise Stopped(f"general: {run} has no weights here; remove the folder and run it again")
-        if not steps.have(f"{run}/model"):
-            steps.module("recipe.export", run, "--out", f"{run}/model", "--platform", steps.serving, "--prompts", "0")
+def _held_out(steps: Steps[PretrainedEvidenceOptions]) -> None:
+    """The held-out text, from the history of this repository."""
     steps.run("mkdir", "-p", HELD_OUT)
     steps.run("git", "archive", "--output", f"{HELD_OUT}/docs.tar", TEXT_COMMIT, "docs")
     steps.run("tar", "-xf", f"{HELD_OUT}/docs.tar", "-C", HELD_OUT)
-    steps.module("recipe.report", "perplexity", "--models", f"{OUT}/start/model", *(f"{run}/model" for run in runs),
-                 "--text", f"{HELD_OUT}/docs", "--out", f"outputs/{FOLDER}.general")  # fmt: skip

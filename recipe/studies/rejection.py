@@ -1,9 +1,10 @@
 """Rejection sampling: supervised training on the accepted answers of an evaluation."""
 
+from recipe.runtime.options import RejectionOptions
 from recipe.studies.steps import Steps, last_checkpoint
 
 
-def learn_accepted(steps: Steps, model: str, samples: str, out: str, *overrides: str) -> None:
+def learn_accepted(steps: Steps[RejectionOptions], model: str, samples: str, out: str, *overrides: str) -> None:
     """Train `model` on the accepted answers of the evaluation in `samples`; the result is OUT/model."""
     given = steps.options
     steps.module(

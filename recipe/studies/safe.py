@@ -8,6 +8,7 @@ mixed, and one after the other; `six` has six skills. A stopped study resumes.
 
 from pathlib import Path
 
+from recipe.runtime.options import OrderOptions, RunsOptions
 from recipe.studies.arm_options import (
     ARM,
     SEED,
@@ -18,7 +19,7 @@ from recipe.studies.arm_options import (
     stop_if_a_run_failed,
     tuning_runs,
 )
-from recipe.studies.made_data import MICRO_ROWS
+from recipe.studies.files import MICRO_ROWS
 from recipe.studies.papers import ORDERS
 from recipe.studies.steps import MadeWith, Steps, say
 
@@ -53,7 +54,7 @@ FEWER = "protocol.val_n_of_others=2"
 TUNED = "ewc replay rehearsal qp_solutions closed_loop"
 
 
-def evidence_safe(steps: Steps, stage: str = "", *overrides: str) -> None:
+def evidence_safe(steps: Steps[OrderOptions], stage: str = "", *overrides: str) -> None:
     """STAGE `tune`, then `arms`, then the others."""
     known("stage", [stage], STAGES)
     out = f"outputs/evidence_safe.{stage}"
@@ -93,26 +94,26 @@ def _rows_of(folder: str) -> dict[str, str]:
 Runs = list[tuple[str, tuple[str, ...]]]
 
 
-def _tune(steps: Steps) -> Runs:
+def _tune(steps: Steps[OrderOptions]) -> Runs:
     """Seed and overrides of the runs that tune each arm."""
     runs = [(*_in_order("forward"), *run) for run in tuning_runs(steps.options.arms, TUNED)]
     return [(seed, run) for seed in (steps.options.seeds or TUNING_SEEDS).split() for run in runs]
 
 
-def _arms(steps: Steps) -> Runs:
+def _arms(steps: Steps[OrderOptions]) -> Runs:
     """Both orders of a seed in turn: a study that is stopped has whole blocks."""
     return _of_arms(steps, ARMS, SEEDS, " ".join(ORDERS))
 
 
-def _estimates(steps: Steps) -> Runs:
+def _estimates(steps: Steps[OrderOptions]) -> Runs:
     return _of_arms(steps, ESTIMATES, FEW_SEEDS, "forward")
 
 
-def _memory(steps: Steps) -> Runs:
+def _memory(steps: Steps[OrderOptions]) -> Runs:
     return _of_arms(steps, MEMORY, FEW_SEEDS, "forward", *ENLARGED)
 
 
-def _six(steps: Steps) -> Runs:
+def _six(steps: Steps[OrderOptions]) -> Runs:
     """Six skills, in the order of their experiment."""
     named = listed(steps.options.arms or SIX)
     return [
@@ -121,7 +122,7 @@ def _six(steps: Steps) -> Runs:
     ]
 
 
-def _baselines(steps: Steps) -> Runs:
+def _baselines(steps: Steps[OrderOptions]) -> Runs:
     """GRPO on each skill alone for a stage's updates, on all of them mixed for a run's, and on one after another."""
     runs: Runs = []
     for seed in (steps.options.seeds or FEW_SEEDS).split():
@@ -133,7 +134,7 @@ def _baselines(steps: Steps) -> Runs:
     return runs
 
 
-def merge_single_runs(steps: Steps, out: str) -> None:
+def merge_single_runs(steps: Steps[RunsOptions], out: str) -> None:
     """Merge the models of a seed's single-skill runs, and validate the result as the runs were."""
     folder, validated = f"{out}.merged", []
     for seed in (steps.options.seeds or FEW_SEEDS).split():
@@ -156,7 +157,7 @@ def merge_single_runs(steps: Steps, out: str) -> None:
         steps.module("recipe.report", "summary", *validated)
 
 
-def _of_arms(steps: Steps, arms: str, seeds: str, orders: str, *overrides: str) -> Runs:
+def _of_arms(steps: Steps[OrderOptions], arms: str, seeds: str, orders: str, *overrides: str) -> Runs:
     given = steps.options
     chosen, named = known("order", (given.orders or orders).split(), ORDERS), listed(given.arms or arms)
     return [

@@ -13,16 +13,15 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TextIO
+from typing import Generic, TextIO, TypeVar
 
 from data_prep.made_from import MadeFiles, MadeFilesError, alone
 from recipe.checks.model import ModelError, model_folder, opens_thinking
-from recipe.runtime.options import Options
+from recipe.runtime.options import KeptOptions, Options
 from recipe.runtime.stop_request import STATUS, passing_sigterm_on
 from recipe.runtime.supervised_folder import last_model
 from recipe.studies import manifest
-from recipe.studies.experiments import config_files, stated
-from recipe.studies.made_data import ROWS, judge_files, left_out_rows
+from recipe.studies.files import ROWS, config_files, judge_files, left_out_rows, stated
 
 REFUSED = 2
 CONFIGS = Path("configs")
@@ -56,15 +55,18 @@ class MadeWith:
         return shlex.join([self.folder, *(word for option, pairs in named for word in (option, *pairs))])
 
 
+Given = TypeVar("Given", bound=Options, covariant=True)
+
+
 @dataclass
-class Steps:
-    """Runs or shows a study's steps.
+class Steps(Generic[Given]):
+    """Runs or shows a study's steps. Given: the options that the study declares.
 
     study: what all of them share; claimed before each. environment: further variables of their commands.
     failed: status of the last multirun in which a run failed.
     """
 
-    options: Options
+    options: Given
     study: MadeWith | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
     failed: int = 0
@@ -101,11 +103,11 @@ class Steps:
         switch = {"on": "true", "off": "false"}.get(self.options.thinking)
         return [f"+data.apply_chat_template_kwargs.enable_thinking={switch}"] if switch else []
 
-    def changed(self, **options: str) -> "Steps":
+    def changed(self, **options: str) -> "Steps[Given]":
         """Steps of another study, with other options."""
         return Steps(replace(self.options, **options), environment=self.environment)
 
-    def with_environment(self, **variables: str) -> "Steps":
+    def with_environment(self, **variables: str) -> "Steps[Given]":
         """The same steps, whose commands get further variables."""
         return replace(self, environment={**self.environment, **variables})
 
@@ -220,7 +222,7 @@ class Steps:
         """Whether a model's chat template ends a prompt with `<think>`; False in a dry run without the model."""
         return Path(model).is_dir() and opens_thinking(Path(model), self.options.thinking)
 
-    def with_length(self, experiment: str) -> "Steps":
+    def with_length(self, experiment: str) -> "Steps[Given]":
         """Steps with the answer length of an experiment's file, unless the user named one."""
         given = self.options
         if any(word in one for one in (given.train, given.evaluate, given.probe) for word in _LENGTHS):
@@ -303,12 +305,12 @@ class Steps:
                 raise  # it was asked to stop
             self.failed = error.status
 
-    def take_kept(self, folder: str) -> None:
+    def take_kept(self: "Steps[KeptOptions]", folder: str) -> None:
         """Count the runs of the file KEPT, made on an earlier machine, as done."""
         if self.options.kept and Path(self.options.kept).exists():
             self.module("recipe.keep", self.options.kept, folder)
 
-    def keep_runs(self, folder: str, *names: str) -> None:
+    def keep_runs(self: "Steps[KeptOptions]", folder: str, *names: str) -> None:
         """Add what tables need of finished runs to the file KEPT. names: of the runs; none: all in the folder."""
         if self.options.kept:
             self.module("recipe.keep", folder, self.options.kept, *(("--runs", *names) if names else ()))

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from recipe.runtime.options import TaskOptions
 from recipe.studies.steps import MadeWith, Steps, Stopped
 
 SPLITS = ("train", "dev", "test")
@@ -13,7 +14,7 @@ SMOKE_SOURCES = {"countdown": "countdown", "gsm8k": "arithmetic"}
 SMOKE_MODEL = "data/micro/model"
 
 
-def task(steps: Steps, name: str, model: str) -> None:
+def task(steps: Steps[TaskOptions], name: str, model: str) -> None:
     """Data, probe, training, export and comparison of the task `name`, an experiment of configs/experiment."""
     steps = steps.with_length(name)
     given = steps.options
@@ -35,12 +36,12 @@ def task(steps: Steps, name: str, model: str) -> None:
         f"data.train_files={data}/train.parquet", f"data.val_files={data}/dev.parquet",
     )  # fmt: skip
     test = {f"{name}_test": f"{data}/test.parquet"}
-    steps.evaluate(name, model, f"{out}/base", test)
-    steps.evaluate(name, f"outputs/{name}/{run}/model", f"{out}/trained", test)
+    steps.evaluate(name, model, f"{out}/base", test, "--entropy")
+    steps.evaluate(name, f"outputs/{name}/{run}/model", f"{out}/trained", test, "--entropy")
     steps.module("recipe.report", "compare", f"{out}/base", f"{out}/trained")
 
 
-def _probe(steps: Steps, name: str, model: str, rows: str, out: str) -> None:
+def _probe(steps: Steps[TaskOptions], name: str, model: str, rows: str, out: str) -> None:
     given = steps.options
     how = " ".join(["--experiment", name, "--max-tokens", given.length, *steps.thinking, given.probe])
     steps.claim(MadeWith(out, settings={"probe": how}))
@@ -52,7 +53,7 @@ def _probe(steps: Steps, name: str, model: str, rows: str, out: str) -> None:
         )  # fmt: skip
 
 
-def smoke(steps: Steps, *names: str) -> None:
+def smoke(steps: Steps[TaskOptions], *names: str) -> None:
     """Both tasks at smoke size with the micro model: 640 generated problems, 4 updates."""
     if unknown := set(names) - set(SMOKE_SOURCES):
         raise Stopped(f"unknown task '{min(unknown)}'; valid ones: {', '.join(SMOKE_SOURCES)}")

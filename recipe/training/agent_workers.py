@@ -8,8 +8,9 @@ from typing import Any
 import ray
 from verl.trainer.ppo.v1.agent_loop_tq import AgentLoopManagerTQ, AgentLoopWorkerTQ
 
-from recipe.training.step_samples import sample_seed, sampling_of, tokens_alone
+from recipe.training.step_samples import sample_seed, sampling_of
 from rewards.counterfactual import groups, policy
+from rewards.requests import tokens_once
 from rewards.seeds import seed_key
 
 # verl exports the Ray actor class; only the plain class behind it can be subclassed.
@@ -32,8 +33,8 @@ class SkillCreditAgentLoopWorker(_AgentLoopWorker):  # type: ignore[misc, valid-
         Without a seed vLLM draws all samples from one generator, so the order of requests would decide the samples.
         Leaving the board, also after an error, keeps the other samples of the group from waiting for this one.
         """
-        rollout = self.config.actor_rollout_ref.rollout
-        sampling_params = tokens_alone(sampling_of(sampling_params, row), rollout.name)
+        rollout, mode = self.config.actor_rollout_ref.rollout, self.config.trainer.v1.trainer_mode
+        sampling_params = tokens_once(sampling_of(sampling_params, row), rollout.name, mode)
         if self.config.run.seeded_samples:
             seed = sample_seed(rollout.seed, rollout.n, trajectory, row)
             sampling_params = sampling_params | {seed_key(rollout.name): seed}

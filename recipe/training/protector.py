@@ -16,11 +16,10 @@ from recipe.settings.projection import CONSTRAINT_ORIGINS
 from recipe.training.failure_buffer import FailureBuffer
 from recipe.training.schedule import PromptSchedule
 from recipe.training.skill_accuracy import Reward
-from workers.penalties import WantedPenalty
-from workers.safe_update import Constraint, Protection
 from workers.safety.anchors import AnchorError, Anchors
 from workers.safety.levels import SkillLevel
 from workers.solution_store import SolutionStore, StoredSolution
+from workers.update_request import Constraint, Protection, WantedPenalty
 
 
 class Peaks:
@@ -266,14 +265,6 @@ class Protector:
         self.validated.restore(state["validated"])
         self.trained.restore(state["trained"])
         self.anchors.restore(state.get("anchors", {}))
-        for name in self.names:
-            constraint = self._constraint_names(name).get("solutions", "")
-            anchor = self.anchors.of(constraint)
-            if anchor.level is not None and not anchor.solutions:
-                raise AnchorError(
-                    f"the checkpoint has the level of {constraint}, and none of the solutions that it was measured on: "
-                    "resume from another checkpoint, or set projection.closed_loop=false projection.verify=false"
-                )
         if self.solutions:
             self.solutions.restore(state["solutions"])
 

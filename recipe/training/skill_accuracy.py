@@ -85,7 +85,7 @@ def training_accuracy(infos: Sequence[dict[str, Any]]) -> dict[str, float]:
 
 @dataclass(frozen=True)
 class Reward:
-    """A skill's verified mean reward, with its standard error, and the reward in one unit of its advantages."""
+    """A skill's verified mean reward, its standard error, and the reward in one unit of its rollouts' objective."""
 
     level: SkillLevel
     unit: float
@@ -97,25 +97,31 @@ def standardizes(algorithm: DictConfig) -> bool:
 
 
 def skill_rewards(
-    infos: Sequence[Mapping[str, Any]], prompts: Sequence[str], standardized: bool = True
+    infos: Sequence[Mapping[str, Any]], prompts: Sequence[str], tokens: Sequence[float], standardized: bool = True
 ) -> dict[str, Reward]:
     """The mean reward of each skill's unmasked samples, over the prompts of a step.
 
     The standard error is that of the mean over prompts, infinite for a single one, and at least that of a smoothed
-    share of the samples: equal prompts do not make it exact. standardized: advantages are divided by the standard
-    deviation of their group, so one unit of them is worth the mean of those deviations.
+    share of the samples: equal prompts do not make it exact.
+
+    The objective is a mean over tokens (`workers.constraints`), the reward belongs to the answer: one unit is worth the
+    answers' mean number of trained tokens, and, standardized, the mean standard deviation of the groups, by which
+    advantages are divided. tokens: trained tokens of each sample.
     """
     groups: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
-    for info, prompt in zip(infos, prompts, strict=True):
+    lengths: dict[str, list[float]] = defaultdict(list)
+    for info, prompt, length in zip(infos, prompts, tokens, strict=True):
         if "skill" in info and not info.get("masked") and info.get("score") is not None:
             groups[str(info["skill"])][prompt].append(float(info["score"]))
+            lengths[str(info["skill"])].append(length)
     rewards = {}
     for skill, of_prompt in groups.items():
         means = [sum(scores) / len(scores) for scores in of_prompt.values()]
         spread = float(np.std(means, ddof=1)) / math.sqrt(len(means)) if len(means) > 1 else math.inf
         error = max(spread, smoothed_share_error([score for scores in of_prompt.values() for score in scores]))
         deviations = [float(np.std(scores, ddof=1)) for scores in of_prompt.values() if len(set(scores)) > 1]
-        unit = sum(deviations) / len(deviations) if deviations and standardized else 1.0
+        deviation = sum(deviations) / len(deviations) if deviations and standardized else 1.0
+        unit = deviation * max(sum(lengths[skill]) / len(lengths[skill]), 1.0)
         rewards[skill] = Reward(SkillLevel(sum(means) / len(means), error), unit)
     return rewards
 

@@ -63,15 +63,6 @@ def sampling_of(sampling_params: Mapping[str, Any], row: MutableMapping[str, Any
     return chosen
 
 
-def tokens_alone(sampling_params: Mapping[str, Any], engine: str) -> dict[str, Any]:
-    """Sampling parameters that ask vLLM for tokens without their text, which no agent loop reads.
-
-    It would decode every token and its log-probability as they come. Stop strings are looked for in the text.
-    """
-    unread = engine == "vllm" and not sampling_params.get("stop")
-    return dict(sampling_params) | ({"detokenize": False} if unread else {})
-
-
 def greedy_metrics(metrics: Mapping[str, float]) -> dict[str, float]:
     """``skill/<name>/greedy_accuracy``, from the metrics of a validation on `GreedyPrompts`."""
     return {

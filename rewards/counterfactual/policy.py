@@ -9,6 +9,7 @@ from uuid import uuid4
 
 import ray
 
+from rewards.requests import tokens_once
 from rewards.seeds import seed_key, seed_of
 
 POLICY = "credit_policy"
@@ -62,6 +63,7 @@ def share_policy(config: Any, client: Any) -> Any:
         "logprobs": False,
     }
     actor: Any = ray.remote(num_cpus=0)(Policy)
+    sampling = tokens_once(sampling, rollout.name, config.trainer.v1.trainer_mode)
     seed = rollout.seed if config.run.seeded_samples else None
     return actor.options(name=POLICY, max_concurrency=100_000).remote(client, sampling, seed, rollout.name)
 

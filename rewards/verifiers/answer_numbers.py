@@ -21,6 +21,7 @@ _JOINT = re.compile(
 )
 _OPENING = "$([{\\€£"
 _DASHES = ("-", "−", "–", "—")
+_WITH_WORDS = (*_DASHES, *"*/^×÷·⋅∙", "**", "//")  # a number in words is an operand, too: `42 × ten`
 _CURRENCY = "$€£"
 _POWERS = tuple("⁰¹²³⁴⁵⁶⁷⁸⁹⁻")
 # Factors without an operator: 42√2, 42π, 42½. `42!` is not among them: in prose it is an exclamation, not a factorial.
@@ -128,7 +129,7 @@ def is_joined(text: str, end: int) -> bool:
         # LaTeX: `\times 2` and `\frac12` join; a space (`\ `) or a unit (`\text{cm}`, `\%`) does not.
         return joint[0] not in ("\\text", "\\mathrm", "\\textbf", "\\quad", "\\qquad")
     after = _after_opening(text, joint.end())
-    if joint[0] in _DASHES or (joint[0][0].isalpha() and joint[0] not in ("and", "to", "x", "X")):
+    if joint[0] in _WITH_WORDS or (joint[0][0].isalpha() and joint[0] not in ("and", "to", "x", "X")):
         return begins_operand(text, after)
     return _begins_number(text, after)
 

@@ -56,6 +56,12 @@ def unknown_to_derivation(solution: str, tests: Sequence[str]) -> list[str]:
     return sorted(set(of_solution(solution, tests)) - set(derived(tests)))
 
 
+def named(solution: str, tests: Sequence[str]) -> dict[str, list[str]]:
+    """`entry_points` of a ground truth, from the reference solution; empty if the tests alone determine them."""
+    found = unknown_to_derivation(solution, tests)
+    return {"entry_points": found} if found else {}
+
+
 def with_imports(solution: str, test: str) -> str:
     """The test, preceded by the imports of the solution that it relies on."""
     tree = ast.parse(solution)

@@ -15,7 +15,7 @@ from functools import cache
 from pydantic import BaseModel, ConfigDict, field_validator
 
 from rewards import registry
-from rewards.extraction import MAX_ANSWER_CHARACTERS
+from rewards.extraction import answer_part
 from rewards.settings import JudgeSettings
 from rewards.verdict import Verdict
 from rewards.verifiers import math_verify_driver
@@ -25,7 +25,11 @@ from rewards.verifiers.programs import sandbox_at
 _MARK = "####"
 # Time to import math-verify and sympy on a busy machine, not charged to the answer.
 _IMPORT_SECONDS = 10.0
-_SCALES = frozenset(("hundred", "thousand", "million", "billion", "trillion", "squared", "cubed", "factorial"))
+_SCALES = frozenset((
+    "hundred", "thousand", "million", "billion", "trillion", "mil", "lakh", "crore", "squared", "cubed", "factorial",
+    "minus", "plus", "negative", "doubled", "tripled", "halved", "tens", "hundreds", "thousands", "millions",
+    "billions",
+))  # fmt: skip
 _FRACTIONS = frozenset(("half", "third", "quarter"))
 _SUFFIXES = frozenset("kKMB") | {"²", "³"}
 _LENGTH_POWER = re.compile(
@@ -38,7 +42,7 @@ _OR = re.compile(r"(?<![A-Za-z])or[ ]++", re.IGNORECASE)
 # Powers of powers, exponents of five digits and large or nested factorials: evaluating them may take all the time.
 _TOWER = re.compile(r"(?:\^|\*\*)[{(\s]*+[+-]?[0-9.]++[}\s]*+(?:\^|\*\*)")
 _EXPONENT = re.compile(r"(?:\^|\*\*)[{(\s]*+[+-]?[0-9]{5}")
-_FACTORIAL = re.compile(r"[0-9]{5}[})]*+!(?=[})$*^/]|$)|![})]++!")
+_FACTORIAL = re.compile(r"[0-9]{5}[})]*+!(?=[})$*^/]|$)|![})]++!|[0-9})]!!!!")
 _SPACE = re.compile(r"[ \t]*+[*+]*+\\?+")
 
 
@@ -61,13 +65,14 @@ class Gsm8kTruth(BaseModel):
 async def judge(response: str, truth: BaseModel, settings: JudgeSettings) -> Verdict:
     """Compare the number of a response with the expected one."""
     assert isinstance(truth, Gsm8kTruth)
-    if len(response) > MAX_ANSWER_CHARACTERS:
+    text = answer_part(response)
+    if text is None:
         return Verdict.failed("extract")
-    number = last_number(response) if settings.gsm8k_extraction == "flexible" else marked_number(response)
+    number = last_number(text) if settings.gsm8k_extraction == "flexible" else marked_number(text)
     if settings.gsm8k_extraction == "math_verify" and number != truth.answer:
-        if not any(character.isdigit() for character in response):
+        if not any(character.isdigit() for character in text):
             return Verdict.failed("extract")
-        return await by_math_verify(response, truth.answer, settings)
+        return await by_math_verify(text, truth.answer, settings)
     return Verdict.failed("extract") if number is None else Verdict.of_ratio(float(number == truth.answer))
 
 

@@ -1,7 +1,7 @@
 """Verifier `latex`: the last `\\boxed{...}`, or else the text after the last `Answer:`, must equal the expected LaTeX.
 
 Words, plain numbers and lists of these are compared exactly (rewards/verifiers/latex_forms.py); the library math-verify
-compares all others, in the sandbox, as it evaluates them.
+compares all others, in the sandbox, as it evaluates them. An answer that leaves a choice, or its computation, is wrong.
 """
 
 import re
@@ -9,20 +9,18 @@ import re
 from pydantic import BaseModel, ConfigDict, Field
 
 from rewards import registry
-from rewards.extraction import MAX_ANSWER_CHARACTERS
+from rewards.extraction import answer_part
 from rewards.settings import JudgeSettings
 from rewards.verdict import Verdict
 from rewards.verifiers.gsm8k import by_math_verify
-from rewards.verifiers.latex_forms import equal, spelling
+from rewards.verifiers.latex_forms import equal, is_open, spelling
 
 _BOX = re.compile(r"\\(?:boxed|fbox)(?![A-Za-z])[ \t]*+")
 _BRACE = re.compile(r"\\[\\{}]|[{}]")
 _TOKEN = re.compile(r"[^\s$]*+")
+# Most characters of an answer that math-verify reads, beside four for each of the expected one: long ones take it long.
+_LONGEST = 400
 _ANSWER = re.compile(r"(?<![A-Za-z])answer[ \t]*:", re.IGNORECASE)
-# What joins several answers, of which one may be right; a number in words after the answer is another one.
-_HEDGES = re.compile(
-    r"(?<![A-Za-z])(?:or|and|either|\\lor|\\vee|\\boxed|\\fbox)(?![A-Za-z])|[;?|]|\n|.\\(?:text|mbox|mathrm)\{[^{}]*\d"
-)
 
 
 class LatexTruth(BaseModel):
@@ -41,11 +39,13 @@ async def judge(response: str, truth: BaseModel, settings: JudgeSettings) -> Ver
         return Verdict.failed("extract")
     if spelling(answer) == spelling(truth.answer):
         return Verdict.of_ratio(1.0)
-    if _HEDGES.search(answer) and not _HEDGES.search(truth.answer):
+    if is_open(answer, truth.answer):
         return Verdict.failed("wrong_answer", well_formed=True)
     decided = equal(answer, truth.answer)
     if decided is not None:
         return Verdict.of_ratio(float(decided))
+    if len(answer) > _LONGEST + 4 * len(truth.answer):
+        return Verdict.failed("wrong_answer", well_formed=True)
     return await by_math_verify(f"\\boxed{{{answer}}}", f"${truth.answer}$", settings)
 
 
@@ -54,12 +54,13 @@ def final_answer(response: str, *, answer_line: bool = False) -> str | None:
 
     answer_line: text after an `Answer:` that follows the last box counts instead of it.
     """
-    if len(response) > MAX_ANSWER_CHARACTERS:
+    text = answer_part(response)
+    if text is None:
         return None
-    boxes, marks = list(_BOX.finditer(response)), list(_ANSWER.finditer(response))
-    box = _inside_box(response[boxes[-1].end() :]) if boxes else None
+    boxes, marks = list(_BOX.finditer(text)), list(_ANSWER.finditer(text))
+    box = _inside_box(text[boxes[-1].end() :]) if boxes else None
     if marks and (not boxes or (answer_line and marks[-1].end() > boxes[-1].start())):
-        return _on_line(response[marks[-1].end() :]) or box
+        return _on_line(text[marks[-1].end() :]) or box
     return box
 
 

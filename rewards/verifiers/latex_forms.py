@@ -13,7 +13,7 @@ _RELATION = re.compile(r"\\(ge|le|ne)q(?![a-zA-Z])")
 _FRACTION = re.compile(r"\\[dt]frac")
 _EXPONENT = re.compile(r"([\^_])\{(.)\}")
 _ROOT = re.compile(r"\\sqrt([0-9a-z])")
-_DOT = re.compile(r"\\cdot(?=[\\a-zA-Z])")
+_DOT = re.compile(r"\\cdot(?=[a-zA-Z]|\\(?![dt]?frac))")  # `2\\cdot\\frac12` is no `2\\frac12`
 _NAME = re.compile(r"([a-zA-Z](?:\([a-z]\))?)[ ]?(?:=|\\in)[ ]?(?=[^=])")
 _UNIT = re.compile(r"\\(?:text|mbox|mathrm)\{([^{}0-9]*+)\}(\^[23]|\^\{[23]\})?")
 _UNIT_SIGNS = ("^\\circ", "^{\\circ}", "\\%", "%")
@@ -27,7 +27,40 @@ _BASES = {
     "two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7, "eight": 8, "nine": 9, "ten": 10,
     "eleven": 11, "twelve": 12, "thirteen": 13, "fourteen": 14, "fifteen": 15, "sixteen": 16,
 }  # fmt: skip
+# What stands like a unit after a number, and changes its value.
+_ALTERS = re.compile(
+    r"(?<![a-z])(?:hundred|thousand|million|billion|trillion|lakh|crore|mil|squared|cubed|factorial|half|third|"
+    r"quarter|minus|plus|alternatively|not|never|wrong|false|incorrect|at[ ](?:least|most)|approximately|roughly|"
+    r"almost|nearly|bound|negative|doubled|tripled|halved|"
+    r"zero|one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|"
+    r"[a-z]+teen|(?:twen|thir|for|fif|six|seven|eigh|nine)ty)(?![a-z])",
+    re.IGNORECASE,
+)
+_SUFFIX = re.compile(r"\{[ ]*+[kMB][ ]*+\}")
+_NAMES = re.compile(r"\\[A-Za-z]++|(?<![A-Za-z])[A-Za-z](?![A-Za-z])")
+_TEXT = re.compile(r"\\(?:text[a-z]*|[mh]box|mathrm|operatorname)\{[^{}]*+\}")
+_WORDS = re.compile(r"(?<![A-Za-z\\])[A-Za-z]{3}")
+_CHOICE = re.compile("[A-E]")
+_TIME = re.compile(r"[0-9]{1,2}:[0-5][0-9]")
+_OPPOSITES = ({"am", "pm"}, {"north", "south", "east", "west"}, {"left", "right"})
 _MOST_CHARACTERS = 200
+# What an answer may not have unless the expected one has it, too. math-verify passes over most of it.
+_CHOICES = re.compile(r"(?<![A-Za-z])(?:or|and|either|\\lor|\\vee|\\boxed|\\fbox)(?![A-Za-z])|[;?|]|\n")
+# Text that ends or continues a number: `42\text{ (43)}`, `42\mathbf{3}`, `4\text{ }2`; a text after a text.
+_NUMBER_IN_TEXT = re.compile(
+    r".\\(?:text|mbox|mathrm)\{[^{}0-9]*+[0-9]|[0-9]\\(?:text|math)[a-z]++\{[^{}0-9]*+[0-9]|"
+    r"[0-9]\\(?:text|[mh]box|math)[a-z]*+\{[^{}]*+\}[ ]*+[0-9]|\\text[a-z]*+\{[^{}]*+\}[ ]*+\\text[a-z]*+\{"
+)
+_VECTOR = re.compile(r"[0-9]\\math(?:bf|bb|cal|it)\{|[0-9]\\mathrm\{[ij]\}")
+_UNSEEN = re.compile(r"\\[hv]?phantom|\\not(?![a-z])|(?<!\\)%[ ]*+[^ .$]")
+_COMPUTATION = re.compile(
+    r"\\(?:i++nt|oint|sum|prod|lim|max|min|gcd|lcm|det|b?mod|lfloor|lceil|sup|inf)(?![A-Za-z])|\{[vV]matrix\}|"
+    r"frac\{(?:d|\\mathrm\{d\}|\\partial)\}\{(?:d|\\mathrm\{d\}|\\partial)[ ]*+[a-z]"
+)
+_BOUND = re.compile(r"^[ ]*+(?:\\(?:geq?|leq?|gt|lt|neq?|sim)(?![a-z])|[<>≥≤≠~])")
+_DOTS = re.compile(r"(?:^|[ ,])(?:\\[lc]?dots|\.\.\.|…)")
+_PRIME = re.compile(r"'$")
+_DOUBTS = (_CHOICES, _NUMBER_IN_TEXT, _VECTOR, _UNSEEN, _COMPUTATION, _BOUND, _DOTS, _PRIME)
 # Units by the names that texts give them, without a plural's `s`.
 _UNITS = {
     name: unit
@@ -37,10 +70,17 @@ _UNITS = {
         "kg": "kilogram", "lb": "pound", "oz": "ounce", "ml": "milliliter millilitre", "l": "liter litre",
         "second": "sec", "minute": "min", "hour": "hr h", "day": "", "week": "", "month": "", "year": "yr",
         "cent": "", "$": "dollar", "%": "\\% percent", "^\\circ": "^{\\circ} degree", "rad": "radian",
-        "mph": "", "km/h": "",
+        "mph": "", "km/h": "kph", "dm": "", "nm": "", "ton": "",
     }.items()
     for name in (unit, *names.split())
 }  # fmt: skip
+
+
+def is_open(answer: str, truth: str) -> bool:
+    """Whether an answer leaves open what it claims, as the expected one does not: by a choice, a bound, words after it,
+    signs that are not shown, or a computation left to the reader.
+    """
+    return any(doubt.search(answer) and not doubt.search(truth) for doubt in _DOUBTS)
 
 
 def spelling(answer: str) -> str:
@@ -63,10 +103,16 @@ def equal(answer: str, truth: str) -> bool | None:
     (given, unit, name), (wanted, wanted_unit, wanted_name) = _bare(answer), _bare(truth)
     if name and wanted_name and name != wanted_name and "(" not in name + wanted_name:
         return None if name in wanted or wanted_name in given else False
+    if spelling(unit) != spelling(wanted_unit) and any(map(_alters, (unit, wanted_unit))):
+        return False
+    if _CHOICE.fullmatch(name) and _CHOICE.fullmatch(wanted):
+        return False  # `A = B` names two choices
+    if _TIME.fullmatch(wanted) and ":" not in given:
+        return False
     if unit and wanted_unit and spelling(unit) != spelling(wanted_unit):
         units = _unit(unit), _unit(wanted_unit)
         if None in units:
-            return None
+            return False if _are_opposites(unit, wanted_unit) else None
         if units[0] != units[1]:
             return False
     if spelling(given) == spelling(wanted):
@@ -77,9 +123,13 @@ def equal(answer: str, truth: str) -> bool | None:
         return _based(given) == _based(wanted)
     if truth.startswith("\\text"):
         return _same_word(answer, truth)
+    if len(given) == len(wanted) == 1 and given.isalpha() and wanted.isalpha():
+        return False  # a name, whose case counts
+    if _differ_in_case(given, wanted):
+        return False
     left, right = _values(given), _values(wanted)
     if left is None or right is None:
-        return None
+        return False if _is_bare_list(given) and "," not in wanted else None
     if left[0] != right[0]:
         return _other_kind(left, right)
     if left[0] in ("", "\\{\\}"):
@@ -91,6 +141,32 @@ def equal(answer: str, truth: str) -> bool | None:
     pairs = list(zip(left[1], right[1], strict=False))
     is_near = len(left[1]) == len(right[1]) and all(abs(one - other) * 100 <= abs(other) for one, other in pairs)
     return None if "%" in answer + truth or ("." in answer + truth and is_near) else False
+
+
+def _alters(unit: str) -> bool:
+    return bool(_ALTERS.search(unit) or _SUFFIX.search(unit))
+
+
+def _differ_in_case(given: str, wanted: str) -> bool:
+    """Whether a name is written in another case, as in `X + 1`; words have none, and are not read as names."""
+    texts = [_TEXT.sub("", one) for one in (given, wanted)]
+    if any(map(_WORDS.search, texts)):
+        return False
+    names, others = (set(_NAMES.findall(text)) for text in texts)
+    return not {name.lower() for name in names - others}.isdisjoint(name.lower() for name in others - names)
+
+
+def _are_opposites(unit: str, other: str) -> bool:
+    """Whether two texts after a number differ as `AM` and `PM` do."""
+    words = [(match[1] if (match := _UNIT.fullmatch(text)) else text).strip().lower().replace(".", "")
+             for text in (unit, other)]  # fmt: skip
+    return any(set(words) <= opposites for opposites in _OPPOSITES)
+
+
+def _is_bare_list(answer: str) -> bool:
+    """Whether an answer is several values without brackets: `41\\%, 42`."""
+    parts = answer.split(",")
+    return not set("([{") & set(answer) and sum(any(map(str.isdigit, part)) for part in parts) > 1
 
 
 def _other_kind(left: tuple[str, list[Fraction]], right: tuple[str, list[Fraction]]) -> bool | None:

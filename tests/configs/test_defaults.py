@@ -14,7 +14,7 @@ import configs
 from recipe.settings import CreditSettings, ProjectionSettings, Settings
 from rewards.counterfactual.replay import Plan
 from workers.credit import shape_advantages
-from workers.safe_update import Protection
+from workers.update_request import Protection
 
 FOLDER = Path(configs.__path__[0])
 # Keys that a group's file sets; their default only means "off" or no file.

@@ -1,6 +1,7 @@
 """Options that no study uses are marked in the YAML files and listed in one table."""
 
 import re
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -46,6 +47,17 @@ def test_the_table_lists_what_is_marked():
     assert set(re.findall(r"^\| `([^`]+)` \|", TABLE.read_text(encoding="utf-8"), re.MULTILINE)) == marked()
 
 
+@cache
+def stated() -> dict[Path, DictConfig]:
+    """What each arm and experiment states."""
+    found = {}
+    for path in (*FOLDER.glob("arm/*.yaml"), *FOLDER.glob("experiment/*.yaml")):
+        config = OmegaConf.load(path)
+        assert isinstance(config, DictConfig)
+        found[path] = config
+    return found
+
+
 @pytest.mark.parametrize("option", sorted(marked()))
 def test_a_marked_option_is_declared_and_no_study_sets_it(option: str):
     name, _, value = option.partition("=")
@@ -56,9 +68,7 @@ def test_a_marked_option_is_declared_and_no_study_sets_it(option: str):
         assert key in model.model_fields
     else:
         assert (FOLDER / group / f"{value}.yaml").exists()
-    for path in (*FOLDER.glob("arm/*.yaml"), *FOLDER.glob("experiment/*.yaml")):
-        config = OmegaConf.load(path)
-        assert isinstance(config, DictConfig)
+    for path, config in stated().items():
         overrides = {f"/{group}": value} if not key else {}
         assert all(
             {f"override {place}": chosen} not in config.get("defaults", []) for place, chosen in overrides.items()

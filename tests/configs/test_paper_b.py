@@ -68,6 +68,11 @@ def test_every_file_of_the_groups_is_composed_here():
     assert names("protocol") == {"mixed", "sequential", "curriculum"}
 
 
+def test_arms_that_compare_the_method_of_qp_solutions_have_its_epsilon():
+    arms = ("qp_solutions", "sequential_margin_solutions", "trigger_forgetting", "random_gradients")
+    assert len({paper_b(f"arm={arm}").projection.epsilon for arm in arms}) == 1
+
+
 @pytest.mark.parametrize("name", sorted(names("projection") - set(ARMS.values())))
 def test_a_projection_that_no_baseline_has_is_the_method_of_its_name(name: str):
     assert read_settings(paper_b(f"projection={name}")).projection.method == {"torchjd": "UPGrad"}.get(name, name)

@@ -118,6 +118,10 @@ def called(name: str, given: Any, expected: Any, *solutions: str, starter: str =
     return {"question": f"Solve {name}.", "difficulty": "interview", "url": "", "starter_code": starter} | texts
 
 
+# Annotations need names that LeetCode provides.
+LEETCODE = "class Solution:\n    def maxArea(self, height: List[int]) -> int:\n        return max(height)"
+
+
 @pytest.mark.slow  # with the sandbox
 def test_apps_has_printed_and_called_problems_and_tells_what_it_refuses(tmp_path):
     printed = {"inputs": ["1\n2\n", ["3", "4"]], "outputs": ["3\n", ["7"]]}
@@ -128,7 +132,8 @@ def test_apps_has_printed_and_called_problems_and_tells_what_it_refuses(tmp_path
         called("pair", [1], [1, [1]], "def pair(a):\n    return (a, [a])"),
         called("box", [1], [1], "def box(a):\n    return [a]"),
         called("add", [1, 2], 3, method, starter="class Solution:\n"),
-        called("lost", [1], [1]),
+        called("maxArea", [[1, 2]], 2, LEETCODE, starter="class Solution:\n    def maxArea(self, height: List[int])"),
+        called("half", [1], 0.5, "def half(a):\n    return 0.1 * 5 * a"),
         called("text", "N = 3", "3", "def text(n):\n    return n"),
         called("", None, None, "print(1)"),
         called("no", [1], [2], "def no(a):\n    return 7"),
@@ -136,19 +141,19 @@ def test_apps_has_printed_and_called_problems_and_tells_what_it_refuses(tmp_path
     path, out = write_lines(tmp_path / "train.jsonl", *records), tmp_path / "out"
     assert apps.main(["--out", str(out), "--from-file", f"train={path}"]) == 0
     made = read_tasks(out / "train.jsonl")
-    assert [task.id for task in made] == [f"apps/train/{number}" for number in range(5)]
+    assert [task.id for task in made] == [f"apps/train/{number}" for number in range(7)]
     assert made[0].ground_truth["cases"] == [{"stdin": "1\n2\n", "expected": "3\n"}, {"stdin": "3\n4", "expected": "7"}]
-    assert [task.ground_truth["tests"][0].splitlines()[-1] for task in made[1:]] == [
-        "assert twice(1) == 2",
-        "assert plain(pair(1)) == [1, [1]]",
-        "assert plain(box(1)) == [1]",
-        "assert Solution().add(1, 2) == 3",
-    ]
+    assert {task.verifier for task in made[1:]} == {"calls"}
+    assert [(one["function"], one["calls"][0]["expected"], one["wrapped"]) for one in
+            (task.ground_truth for task in made[1:])] == [
+        ("twice", [2], True), ("pair", [1, [1]], False), ("box", [1], True), ("add", 3, False), ("maxArea", 2, False),
+        ("half", 0.5, False),
+    ]  # fmt: skip
+    assert "Define `Solution.maxArea`." in made[5].prompt
     for reason, words in zip(
         refusals(out).values(),
         (
-            "no solution in Python 3 shows",
-            "arguments must be a list",
+            "arguments of 'text' are neither a list nor JSON",
             "has no tests",
             "its solution fails: wrong_answer",
         ),

@@ -1,20 +1,23 @@
 """Public sets from files with the hub's columns: tasks, proofs, refusals, resumption."""
 
 import hashlib
+import itertools
 import json
+import re
 
 import datasets
+import huggingface_hub
 import pandas as pd
 import pytest
 
 from data_prep import proving
-from data_prep.public import maths
+from data_prep.public import apps, evalplus, grapharena, maths, spider
 from data_prep.schema import read_rows
 from data_prep.sources import codecontests, countdown_tasks, gsm8k, humaneval, mbpp
 from data_prep.sources.shown_tests import ShowTests
 from data_prep.sources.source import MORE_SOLUTIONS
 from data_prep.tasks import read_tasks
-from rewards import registry
+from rewards import human_eval, registry
 from tests.data_prep.task_examples import write_lines
 
 SHORTEST = "print(sum(map(int, input().split())))"
@@ -104,6 +107,12 @@ def test_a_problem_with_several_answers_is_refused(answer):
         maths.convert({"body": "", "question": "", "answer": answer}, "test", 0, public=maths.SETS["asdiv"])
 
 
+@pytest.mark.parametrize("missing", ["problem", "answer"])
+def test_a_record_without_a_value_is_refused(missing: str):
+    with pytest.raises(ValueError, match=f"no '{missing}'"):
+        maths.convert({"problem": "q", "answer": "1", missing: None}, "test", 0, public=maths.SETS["math500"])
+
+
 def test_the_sanitized_version_has_columns_of_its_own():
     record = mbpp_record(prompt="Larger one.", test_imports=["import math"])
     del record["text"], record["test_setup_code"]
@@ -171,7 +180,7 @@ def test_humaneval_has_one_test_for_each_assertion_and_is_for_testing(tmp_path):
 
 def test_a_check_with_a_loop_is_one_test():
     looping = "def check(f):\n    for n in range(3):\n        assert f([n]) == n * n\n"
-    (test,) = humaneval.unit_tests("def squares(xs):\n", looping, "squares")
+    (test,) = human_eval.unit_tests("def squares(xs):\n", looping, "squares")
     assert test == "def check(f):\n    for n in range(3):\n        assert f([n]) == n * n\ncheck(squares)"
 
 
@@ -379,7 +388,8 @@ def test_the_files_that_tasks_were_made_of_are_kept_with_their_hashes(tmp_path):
     assert mbpp.main(["--out", str(tmp_path / "out"), "--from-file", f"train={path}"]) == 0
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
     assert json.loads((tmp_path / "out/origin.json").read_text()) == {
-        "train": {"records": 1, "file": str(path), "sha256": digest}
+        "licence": "cc-by-4.0",
+        "train": {"records": 1, "file": str(path), "sha256": digest},
     }
 
 
@@ -399,19 +409,57 @@ def test_the_hub_and_a_file_with_its_columns_give_the_same_tasks(tmp_path, capsy
     origin = json.loads((tmp_path / "hub/origin.json").read_text())
     assert (origin["repository"], origin["revision"]) == ("google-research-datasets/mbpp", pinned)
     assert [origin[split]["records"] for split in published] == [1, 1, 1, 1]
-    snapshot = [f"{split}={tmp_path}/hub/snapshot/{split}.parquet" for split in published]
+    kept = {split: tmp_path / f"hub/snapshot/{split}.parquet" for split in published}
+    hashes = [hashlib.sha256(path.read_bytes()).hexdigest() for path in kept.values()]
+    assert [origin[split]["sha256"] for split in published] == hashes
+    snapshot = [f"{split}={path}" for split, path in kept.items()]
     assert mbpp.main(["--out", str(tmp_path / "again"), "--from-file", *snapshot]) == 0
     files = [f"{split}={write_lines(tmp_path / f'{split}.jsonl', *records)}" for split, records in published.items()]
     assert mbpp.main(["--out", str(tmp_path / "files"), "--from-file", *files]) == 0
     for split in ("train", "mbpp_reg", "test", "prompt"):
         made = [read_tasks(tmp_path / f"{folder}/{split}.jsonl") for folder in ("hub", "files", "again")]
         assert made[0] == made[1] == made[2]
-    assert mbpp.main(["--out", str(tmp_path / "other"), "--revision", "main"]) == 0
-    assert {revision for *_, revision in asked[4:]} == {"main"}
+    assert mbpp.main(["--out", str(tmp_path / "other"), "--revision", "5" * 40]) == 0
+    assert {revision for *_, revision in asked[4:]} == {"5" * 40}
     capsys.readouterr()
     published["train"] = [{"task_id": 611, "code": "x"}]
     assert mbpp.main(["--out", str(tmp_path / "changed")]) == 1
     assert "the columns text, test_list, test_setup_code are missing; the set has changed" in capsys.readouterr().err
+
+
+ALL_SETS = [
+    *(mbpp.VERSIONS.values(), maths.SETS.values(), evalplus.VERSIONS.values(), apps.VERSIONS.values()),
+    *(grapharena.VERSIONS.values(), [module.PUBLIC for module in (codecontests, countdown_tasks, gsm8k, humaneval)]),
+    [spider.PUBLIC],
+]
+
+
+@pytest.mark.parametrize(
+    "public", list(itertools.chain(*ALL_SETS)), ids=lambda public: f"{public.name}-{public.repository}"
+)
+def test_every_public_set_names_its_licence_and_the_hubs_are_pinned_to_a_commit(public):
+    assert re.fullmatch("[0-9a-f]{40}" if public.repository else "", public.revision)
+    assert public.licence in ("mit", "apache-2.0", "bsd-2-clause", "none given") or public.licence.startswith("cc-by-")
+
+
+def test_the_commit_that_a_branch_names_is_printed_recorded_and_read(tmp_path, capsys, monkeypatch):
+    asked = []
+
+    def load_dataset(repository, configuration, split, revision):
+        asked.append(revision)
+        return datasets.Dataset.from_list([humaneval_record()])
+
+    def dataset_info(self, repository, revision):
+        return huggingface_hub.DatasetInfo(id=repository, sha={"main": "a" * 40}[revision])
+
+    monkeypatch.setattr("datasets.load_dataset", load_dataset)
+    monkeypatch.setattr("huggingface_hub.HfApi.dataset_info", dataset_info)
+    assert humaneval.main(["--out", str(tmp_path), "--revision", "main"]) == 0
+    assert f"openai/openai_humaneval: main is commit {'a' * 40} now" in capsys.readouterr().out
+    assert json.loads((tmp_path / "origin.json").read_text())["revision"] == "a" * 40
+    assert asked == ["a" * 40]
+    assert humaneval.main(["--out", str(tmp_path / "none"), "--revision", "typo"]) == 1
+    assert "the hub did not name the commit of openai/openai_humaneval at typo (KeyError" in capsys.readouterr().err
 
 
 def test_a_hub_out_of_reach_names_the_other_way(tmp_path, capsys, monkeypatch):

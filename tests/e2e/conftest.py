@@ -149,8 +149,21 @@ def _name(process: psutil.Process) -> str:
 def wait_for(condition: Callable[[], bool], process: subprocess.Popen, seconds: float) -> None:
     """Wait until the condition holds; fail with the output if the process exits or the time runs out first."""
     deadline = time.monotonic() + seconds
-    while not condition():
-        if process.poll() is not None or time.monotonic() > deadline:
+    while True:
+        ended = process.poll() is not None  # before the condition: the last thing that a process did counts
+        if condition():
+            return
+        if ended or time.monotonic() > deadline:
             process.kill()
             pytest.fail(f"did not come about in {seconds} s; the output was:\n{process.communicate()[0][-4000:]}")
         time.sleep(0.5)
+
+
+@contextlib.contextmanager
+def without_checkpoint(run: RunDirectory, step: int) -> Iterator[None]:
+    """Let no checkpoint of this step be written within the block: a file has the name of its folder."""
+    folder = run.checkpoints / f"global_step_{step}"
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    folder.touch()
+    yield
+    folder.unlink()

@@ -1,12 +1,13 @@
 """Staged runs of the asynchronous trainers with credit and projection, killed in the second stage and continued."""
 
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from subprocess import Popen
 
 from recipe.records.pictures import series
 from recipe.records.run_directory import RunDirectory
-from tests.e2e.conftest import quickstart, train, wait_for, wait_until_gone
+from tests.e2e.conftest import quickstart, train, wait_for, wait_until_gone, without_checkpoint
 from tests.processes import living_descendants
 
 STAGE_STEPS, SAVED_EVERY, PROMPTS, ANSWERS = 2, 2, 8, 4
@@ -16,11 +17,17 @@ AT_ONCE = 1
 
 
 def killed_and_continued(
-    begun: Path, root: Path, start: Callable[..., Popen[str]], *words: str, updates: int = 1
+    begun: Path,
+    root: Path,
+    start: Callable[..., Popen[str]],
+    *words: str,
+    updates: int = 1,
+    asked_to_stop: bool = False,
 ) -> RunDirectory:
     """Two stages, the second of which protects the first's skill; killed in the second, after its first update.
 
-    words: the trainer, and its settings. updates: of a step.
+    words: the trainer, and its settings. updates: of a step. asked_to_stop: whether SIGTERM then ends the second start
+    after the same update, and a third one comes to the end.
     """
     run = RunDirectory(root / "quickstart" / "r")
     actor, rollout, each = "actor_rollout_ref.actor", "actor_rollout_ref.rollout", PROMPTS // updates
@@ -33,16 +40,29 @@ def killed_and_continued(
         f"{rollout}.log_prob_micro_batch_size_per_gpu={each * ANSWERS}", f"{rollout}.max_num_seqs={AT_ONCE}",
         "data.val_max_samples=32", "run.greedy_validation=false", *words,
     )  # fmt: skip
-    first = start(*command)
-    wait_for(lambda: any(row["step"] == SAVED_EVERY + 1 for row in run.metrics()), first, seconds=1500)
-    children = living_descendants(first.pid)
-    first.kill()
-    first.wait()
-    wait_until_gone(children)
-    second = start(*command)
-    output, _ = second.communicate(timeout=1500)
-    assert second.returncode == 0, output[-4000:]
+    with without_checkpoint(run, STEPS):  # a start that is killed late has not come to its end
+        first = start(*command)
+        wait_for(lambda: any(row["step"] == SAVED_EVERY + 1 for row in run.metrics()), first, seconds=1500)
+        children = living_descendants(first.pid)
+        first.kill()
+        first.wait()
+        wait_until_gone(children)
+    if asked_to_stop:
+        second = start(*command)
+        wait_for(lambda: len(starts(run)) == 2, second, seconds=1500)
+        second.terminate()
+        output, _ = second.communicate(timeout=600)
+        assert second.returncode == 128 + signal.SIGTERM, output[-4000:]
+        assert f"SIGTERM ended it after step {SAVED_EVERY + 1}, with a checkpoint" in output
+    last = start(*command)
+    output, _ = last.communicate(timeout=1500)
+    assert last.returncode == 0, output[-4000:]
     return run
+
+
+def starts(run: RunDirectory) -> list[int]:
+    """The steps from which the starts of the run went on."""
+    return [event["step"] for event in run.events() if event["event"] == "ready"]
 
 
 def of_steps(run: RunDirectory, name: str) -> list[float]:
@@ -50,10 +70,9 @@ def of_steps(run: RunDirectory, name: str) -> list[float]:
     return series([row for row in run.metrics() if row["step"] > 0], name)[1]
 
 
-def assert_it_went_on_after_the_checkpoint(run: RunDirectory) -> None:
-    """Fail unless the run resumed from its checkpoint and ended with the plan, each step once."""
-    first, second = [event for event in run.events() if event["event"] == "ready"]
-    assert (first["step"], second["step"]) == (0, SAVED_EVERY)
+def assert_it_went_on_after(run: RunDirectory, *checkpoints: int) -> None:
+    """Fail unless the run resumed from these checkpoints and ended with the plan, each step once."""
+    assert starts(run) == [0, *checkpoints]
     assert [row["step"] for row in run.metrics()] == list(range(STEPS + 1))
     assert run.last_checkpoint == STEPS
 

@@ -1,5 +1,6 @@
-"""The asynchronous trainer on the real stack: stages, credit and projection, killed and continued."""
+"""The asynchronous trainer on the real stack: stages, credit and projection, killed, asked to stop, and continued."""
 
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from tests.e2e.staged import (
     assert_both_ideas_worked,
     assert_each_batch_is_the_plans,
     assert_generation_ran_ahead,
-    assert_it_went_on_after_the_checkpoint,
+    assert_it_went_on_after,
     killed_and_continued,
     of_steps,
 )
@@ -25,11 +26,24 @@ def staged(micro_start: Path, tmp_path_factory: pytest.TempPathFactory, start) -
     return killed_and_continued(
         micro_start, tmp_path_factory.mktemp("outputs"), start,
         "trainer.v1.trainer_mode=skillcredit_colocate_async", "protocol.memory_per_protected=2",
+        asked_to_stop=True,
     )  # fmt: skip
 
 
-def test_it_goes_on_after_the_checkpoint_and_ends_with_the_plan(staged: RunDirectory):
-    assert_it_went_on_after_the_checkpoint(staged)
+STOPPED_AFTER = SAVED_EVERY + 1
+"""The step during which SIGTERM asks the second start to stop."""
+
+
+def test_it_goes_on_after_each_checkpoint_and_ends_with_the_plan(staged: RunDirectory):
+    assert_it_went_on_after(staged, SAVED_EVERY, STOPPED_AFTER)
+
+
+def test_sigterm_saves_the_step_under_way_and_none_is_trained_again(staged: RunDirectory):
+    events = [event for event in staged.events() if event["event"] in ("ready", "step", "stop")]
+    again = [place for place, event in enumerate(events) if event["event"] == "ready"][1]
+    done = [(event["event"], event["step"]) for event in events[again:]]
+    asked, last = ("ready", SAVED_EVERY), ("ready", STOPPED_AFTER)
+    assert done == [asked, ("stop", STOPPED_AFTER), ("step", STOPPED_AFTER), last, ("step", STEPS)]
 
 
 def test_generation_ran_ahead_of_training(staged: RunDirectory):
@@ -42,15 +56,16 @@ def test_answers_that_an_update_interrupted_are_continued(staged: RunDirectory):
     assert max(continued) > 0
 
 
-def test_the_continued_run_draws_the_prompts_that_would_have_come(staged: RunDirectory):
-    events = staged.events()
-    (_, again) = [place for place, event in enumerate(events) if event["event"] == "ready"]
-    drawn = [event for event in events if event["event"] == "prompts"]
-    before = [event["digest"] for event in drawn if event["time"] < events[again]["time"]]
-    after = [event["digest"] for event in drawn if event["time"] >= events[again]["time"]]
+def test_the_continued_runs_draw_the_prompts_that_would_have_come(staged: RunDirectory):
+    events = [event for event in staged.events() if event["event"] in ("ready", "prompts")]
+    begun = [place for place, event in enumerate(events) if event["event"] == "ready"]
+    killed, asked, last = (
+        [event["digest"] for event in events[first + 1 : end]] for first, end in pairwise([*begun, len(events)])
+    )
     saved = 1 + SAVED_EVERY  # batches by then: one ahead, and one of each step
-    assert before[saved] == after[0]
-    assert len({*before[:saved], *after}) == STEPS  # no batch for which no step is left, and none twice
+    assert len({*killed[:saved], *asked}) == STEPS  # no batch for which no step is left, and none twice
+    assert killed[saved:] == asked[: len(killed) - saved]
+    assert last == []  # the last step's batch was drawn before SIGTERM, and is in its checkpoint
 
 
 def test_each_batch_is_the_plans(staged: RunDirectory):

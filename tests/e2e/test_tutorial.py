@@ -5,13 +5,17 @@ tests/test_tutorial_blocks.py composes it.
 """
 
 import os
+import re
+import shlex
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from recipe.records.run_directory import RunDirectory
-from tests.tutorial import ROOT, commands, files, sections
+from recipe.records.run_directory import RunDirectory, read_jsonl
+from tests.test_how_to import HOW_TO, carry_out, copy_sources
+from tests.tutorial import ROOT, commands, files, sections, shorter
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(5400)]
 
@@ -85,3 +89,23 @@ def test_own_data_are_trained_with_credit_and_protection(reader: Path):
     assert second["solutions/write"] > 0
     assert second["actor/projection/skipped_steps"] == 0
     assert (folder / "run.html").exists()
+
+
+def test_own_verifier_judges_the_training_of_its_page(reader: Path, tmp_path: Path):
+    project = copy_sources(tmp_path)
+    carry_out("add_a_task", project)
+    (project / "data" / "micro").symlink_to((reader / "data" / "micro").resolve())
+    (training,) = re.findall(r"`python (-m recipe\.train [^`]*)`", (HOW_TO / "add_a_task.md").read_text())
+    words = shlex.split(training)
+    command = [sys.executable, *words, *shorter(words), "run.name=r", "run.generations_per_step=128"]
+    environment = os.environ | {"PYTHONPATH": str(project)}
+    done = subprocess.run(command, cwd=project, env=environment, capture_output=True, text=True, timeout=2400)
+    assert done.returncode == 0, f"{done.stdout[-3000:]}{done.stderr[-3000:]}"
+    run = RunDirectory(project / "outputs" / "quickstart" / "r")
+    assert run.finished
+    assert all("train_skill/parity/accuracy" in row for row in run.metrics() if row["step"] > 0)
+    samples = [row for file in run.path.glob("generations/train_*.jsonl") for row in read_jsonl(file)]
+    assert len(samples) == 2 * 128
+    # Nobody has shown the micro model these words: its verdict is that there is no answer, or whether it is right.
+    assert {row["error"] for row in samples} <= {"extract", "wrong_answer", "none"}
+    assert not any(row["masked"] for row in samples)

@@ -4,14 +4,17 @@ import fnmatch
 import json
 import os
 import re
+import subprocess
 import sys
 from pathlib import Path
-from types import SimpleNamespace
+from urllib.request import Request, urlopen
 
+import psutil
 import pytest
 import wandb
 
 from recipe.dashboard import __main__ as dashboard
+from recipe.evaluation.vllm_servers import free_ports
 from recipe.pages.dashboards import SAMPLES, Plot, guide, metric_order, sections
 from recipe.pages.panels import panels
 from recipe.records.run_directory import RunDirectory
@@ -87,23 +90,57 @@ def test_trackio_gets_every_metric_in_order_with_stars_at_the_end_only():
             assert any(fnmatch.fnmatch(metric, pattern) for pattern in order)
 
 
-def test_trackio_is_shown_on_the_loopback_with_the_guide_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    asked: dict = {}
-    monkeypatch.setitem(sys.modules, "trackio", SimpleNamespace(show=lambda **options: asked.update(options)))
-    monkeypatch.setenv("TRACKIO_PLOT_ORDER", "")
-    file = tmp_path / "guide.md"
-    assert dashboard.main(["trackio", "p", "--port", "9", "--guide", str(file)]) == 0
-    assert (asked["project"], asked["host"], asked["server_port"], asked["share"]) == ("p", "127.0.0.1", 9, False)
-    assert os.environ["TRACKIO_PLOT_ORDER"] == metric_order()
-    assert file.read_text() == guide("p")
+@pytest.mark.slow
+def test_trackio_shows_a_run_of_verl_s_logger_on_the_loopback(tmp_path: Path):
+    """Its own server: metrics come back as logged, in our order, and nothing listens beyond this machine."""
+    environment = os.environ | {"TRACKIO_DIR": str(tmp_path / "runs"), "HF_HUB_OFFLINE": "1"}
+    logging = [sys.executable, "-c", LOGGED_BY_VERL]
+    subprocess.run(logging, env=environment, check=True, timeout=120, capture_output=True)
+    guide_file, (port,) = tmp_path / "guide.md", free_ports(1)
+    shown = [sys.executable, "-m", "recipe.dashboard", "trackio", "p", "--port", str(port), "--guide", str(guide_file)]
+    with subprocess.Popen(
+        shown, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as server:
+        try:
+            assert server.stdout is not None
+            assert any(f"http://127.0.0.1:{port}" in line for line in server.stdout)
+            assert listening(server.pid) == {("127.0.0.1", port)}
+            rows = asked(port, "get_logs", project="p", run="r")
+            assert [(row["step"], row["actor/entropy"]) for row in rows] == [(1, 0.5), (2, 0.25)]
+            assert asked(port, "get_settings")["plot_order"] == metric_order().split(",")
+        finally:
+            server.terminate()
+    assert guide_file.read_text() == guide("p")
     assert "- entropy of the policy (nats per token): `actor/entropy`" in guide("p")
+
+
+LOGGED_BY_VERL = """
+from verl.utils.tracking import Tracking
+
+tracking = Tracking(project_name="p", experiment_name="r", default_backend=["trackio"], config={"a": {"b": 1}})
+for step in (1, 2):
+    tracking.log(data={"actor/entropy": 0.5**step}, step=step)
+"""
+
+
+def listening(pid: int) -> set[tuple[str, int]]:
+    """Addresses at which this process waits for connections."""
+    connections = psutil.Process(pid).net_connections("tcp")
+    return {(one.laddr.ip, one.laddr.port) for one in connections if one.status == psutil.CONN_LISTEN}
+
+
+def asked(port: int, call: str, **body: str):
+    """What trackio's interface answers."""
+    request = Request(f"http://127.0.0.1:{port}/api/{call}", json.dumps(body).encode())
+    with urlopen(request, timeout=10) as answer:
+        return json.loads(answer.read())["data"]
 
 
 @pytest.mark.parametrize(
     ("tool", "missing", "message"),
     [
         ("wandb", "wandb_workspaces.workspaces", "wandb_workspaces is missing: pip install wandb-workspaces==0.4.13"),
-        ("trackio", "trackio", "trackio is missing: pip install --no-deps trackio==0.43.0"),
+        ("trackio", "trackio", "trackio is missing: pip install trackio==0.43.0"),
     ],
 )
 def test_a_missing_package_is_said_with_its_command(monkeypatch, capsys, tool: str, missing: str, message: str):
@@ -141,11 +178,12 @@ def test_samples_of_validations_are_a_table_in_the_offline_file_under_the_panel_
     assert max(len(one["data"]) for one in tables) == 2
 
 
-def test_the_pin_is_that_of_the_message_and_of_the_requirements():
+@pytest.mark.parametrize("package", ["wandb-workspaces", "trackio"])
+def test_the_pin_is_that_of_the_message_and_of_the_requirements(package: str):
+    (pin,) = re.findall(rf"{package}==[\d.]+", dashboard.INSTALL[package.replace("-", "_")])
     root = Path(__file__).parents[2]
-    assert "wandb-workspaces==0.4.13" in dashboard.INSTALL["wandb_workspaces"]
     for file in ("pyproject.toml", "requirements/cpu.txt", "requirements/gpu.txt"):
-        assert "wandb-workspaces==0.4.13" in (root / file).read_text()
+        assert pin in (root / file).read_text()
 
 
 if __name__ == "__main__":

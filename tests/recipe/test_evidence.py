@@ -13,6 +13,7 @@ EVIDENCE = ROOT / "docs" / "evidence"
 PAPER_A = EVIDENCE / "paper_a"
 PAPER_B = EVIDENCE / "paper_b"
 PRETRAINED = EVIDENCE / "pretrained"
+HACKING = EVIDENCE / "hacking"
 
 
 def assert_same_files(made: Path, committed: Path, *names: str) -> None:
@@ -54,8 +55,14 @@ def test_the_runs_of_the_pretrained_model_give_their_accuracies_and_the_picture(
 
 
 @pytest.mark.slow
+def test_the_runs_under_two_judges_give_their_table(tmp_path: Path):
+    assert report.main(["hacks", str(HACKING / "runs.jsonl.xz"), "--out", str(tmp_path)]) == 0
+    assert_same_files(tmp_path, HACKING, "hacks.md")
+
+
+@pytest.mark.slow
 def test_every_run_of_the_studies_is_there():
-    counts = {"paper_a/runs": 30, "paper_b/runs": 106, "paper_b/strengths": 10, "pretrained/runs": 3}
+    counts = {"paper_a/runs": 30, "paper_b/runs": 106, "paper_b/strengths": 10, "pretrained/runs": 3, "hacking/runs": 2}
     for name, count in counts.items():
         runs = finished_runs(EVIDENCE / f"{name}.jsonl.xz")
         assert (len(runs), sum(run.finished for run in runs)) == (count, count), name

@@ -19,7 +19,8 @@ def finish(folder: Path, name: str, end: bool = True) -> RunDirectory:
     run.log_event("start", command="python -m recipe.train", weights="aa")
     run.log_metrics(0, {"skill/mean/accuracy": 1 / 3, "val-core/code/acc": 0.5})
     run.log_event("generate", step=1)
-    run.log_metrics(1, {"skill/mean/accuracy": 0.5, "response_length/mean": 50.0, "response/aborted": 0.0})
+    own = {"train_skill/write/accuracy": 0.25}
+    run.log_metrics(1, {"skill/mean/accuracy": 0.5, "response_length/mean": 50.0, "response/aborted": 0.0} | own)
     (run.path / "EXPERIMENT.md").write_text(f"# a\n\n![curve](plots/curve.png)\n\nmodel `{folder}/data/model`\n")
     if end:
         run.log_event("end")
@@ -40,7 +41,8 @@ def test_a_kept_run_gives_the_same_tables_and_holds_nothing_else(tmp_path: Path,
         assert [event["event"] for event in kept.events()] == ["start", "end"]
         first, second = kept.metrics()
         assert first["skill/mean/accuracy"] == pytest.approx(1 / 3, abs=1e-6)
-        assert set(second) == {"step", "time", "skill/mean/accuracy", "response_length/mean"}
+        named = {"skill/mean/accuracy", "train_skill/write/accuracy", "response_length/mean"}
+        assert set(second) == {"step", "time"} | named
         assert kept.read_config().data.train_files == "data/train.parquet"
     assert (unpacked / "grpo.s0" / "EXPERIMENT.md").read_text() == "# a\n\nmodel `data/model`\n"
     tables = []

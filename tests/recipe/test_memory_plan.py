@@ -29,10 +29,11 @@ from workers.cpu.attention import NAME, register_packed_attention
 from workers.cpu.head import use_fast_head
 from workers.displacement import snapshot
 from workers.penalties import Penalty
-from workers.safe_update import Constraint, Protection, SafeUpdate
+from workers.safe_update import SafeUpdate
 from workers.safety.controls import random_signs
 from workers.safety.metric import adam_inverse_metric
 from workers.safety.verification import Verification
+from workers.update_request import Constraint, Protection
 
 pytestmark = pytest.mark.slow  # composes a dozen configurations
 

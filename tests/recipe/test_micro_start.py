@@ -9,7 +9,7 @@ import pytest
 
 from data_prep import made_from
 from recipe import micro_start
-from recipe.studies.made_data import sft_files
+from recipe.studies.files import sft_files
 
 pytestmark = pytest.mark.slow
 

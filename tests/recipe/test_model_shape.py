@@ -55,15 +55,29 @@ def test_a_folder_is_read_from_its_config_and_agrees_with_transformers(tmp_path:
     assert (shape.head_dim, shape.query_size, shape.key_value_size) == (8, 32, 16)
 
 
+DENSE = {
+    "model_type": "llama", "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4,
+    "vocab_size": 64, "max_position_embeddings": 128,
+}  # fmt: skip
+
+
 def test_an_unknown_model_is_refused_with_the_known_ones_named() -> None:
     with pytest.raises(UnknownShapeError, match=r"model\.path=nobody/none.*Qwen/Qwen3-8B.*name its folder"):
         shape_of("nobody/none")
 
 
-def test_a_mixture_of_experts_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "config.json").write_text(json.dumps({"model_type": "qwen3_moe", "num_experts": 128}))
+@pytest.mark.parametrize("key", ["num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts"])
+def test_a_mixture_of_experts_is_refused(tmp_path: Path, key: str) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(DENSE | {"model_type": "deepseek_v2", key: 64}))
     with pytest.raises(UnknownShapeError, match="mixture of experts"):
         shape_of(str(tmp_path))
+
+
+def test_a_model_of_images_is_refused() -> None:
+    """Qwen2.5-VL's config.json has the sizes of its text model on top, and a tower beside them."""
+    assert ModelShape.from_config(DENSE).parameters > 0
+    with pytest.raises(UnknownShapeError, match="reads images"):
+        ModelShape.from_config(DENSE | {"vision_config": {"depth": 32}})
 
 
 def test_a_config_without_a_size_is_refused_by_its_name() -> None:

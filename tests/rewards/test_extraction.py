@@ -4,6 +4,9 @@ import pytest
 
 from rewards.extraction import MAX_ANSWER_CHARACTERS, extract_block, extract_last_line
 
+LONG = "a thought, " * 10_000
+"""More than an answer may have: thinking may take any length."""
+
 
 @pytest.mark.parametrize(
     ("response", "answer"),
@@ -30,6 +33,10 @@ from rewards.extraction import MAX_ANSWER_CHARACTERS, extract_block, extract_las
         ("", None),
         ("\n \t", None),
         ("x" * (MAX_ANSWER_CHARACTERS + 1), None),
+        (f"<think>\n{LONG}</think>" + "x" * (MAX_ANSWER_CHARACTERS + 1), None),
+        (f"<think>\n{LONG}</think>\n```python\na\n```", "a"),
+        ("<think>\nFirst.\n</think>\na = 1", "a = 1"),
+        (f"<think>\n```python\n{LONG}\n```\n</think>\na = 1", "a = 1"),  # no program of any length
         ("```" + " " * 60_000, "```" + " " * 60_000),  # once quadratic: 48 s
     ],
 )
@@ -43,6 +50,16 @@ def test_the_dialects_of_sql_are_sql_and_other_languages_are_none(tag):
     assert extract_block(f"```{tag}\nselect 1\n```", "python") is None
 
 
-@pytest.mark.parametrize(("response", "line"), [("3", "3"), ("because\n 3 \n\n", "3"), ("\n", None), ("", None)])
+@pytest.mark.parametrize(
+    ("response", "line"),
+    [
+        ("3", "3"),
+        ("because\n 3 \n\n", "3"),
+        ("\n", None),
+        ("", None),
+        (f"{LONG}</think>", None),
+        (f"{LONG}</think>3", "3"),
+    ],
+)
 def test_the_last_line(response, line):
     assert extract_last_line(response) == line

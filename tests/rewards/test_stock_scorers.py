@@ -13,6 +13,22 @@ from benchmarks.stock_scorers import MAKERS, answers_of
 from rewards import compute_score, verl_rows
 
 _TESTS = json.dumps({"inputs": ["1\n", "5\n"], "outputs": ["2\n", "6\n"]})
+_CALLS = json.dumps({"fn_name": "f", "inputs": ["1", "5"], "outputs": ["2", "6"]})
+_EQUALS_ALL = """\
+class Any(int):
+    def __eq__(self, other):
+        return True
+    __hash__ = int.__hash__
+def f(x):
+    return Any(0)
+"""
+_NO_LOOPS = """\
+import builtins
+builtins.range = lambda *a: ()
+builtins.zip = builtins.enumerate = lambda *a: []
+def f(x):
+    return 0
+"""
 _READS_TESTS = """\
 import sys
 frame = sys._getframe()
@@ -47,13 +63,23 @@ ANSWERS = [
     Misjudged("a box", "lighteval/MATH", "42", "\\boxed{42}", True, 1.0),
     Misjudged("two numbers", "lighteval/MATH", "42", "\\boxed{42\\text{ or }43}", False, 1.0),
     Misjudged("an equal fraction", "lighteval/MATH", "42", "\\boxed{\\frac{84}{2}}", True, 0.0),
+    Misjudged("another unit", "lighteval/MATH", "10\\text{ cm}", "\\boxed{10\\text{ cm}^2}", False, 1.0),
+    Misjudged("only a bound", "lighteval/MATH", "42", "\\boxed{42\\text{ at least}}", False, 1.0),
+    Misjudged("another choice", "lighteval/MATH", "C", "\\boxed{D = C}", False, 1.0),
     Misjudged("an answer line", "math_dapo", "42", "Answer: 42", True, 1.0),
     Misjudged("a false equation", "math_dapo", "42", "Answer: 41 = 42", False, 1.0),
     Misjudged("words between digits", "math_dapo", "42", "Answer: 4 ways 2", False, 1.0),
     Misjudged("a program", "taco", _TESTS, "print(int(input()) + 1)", True, 1.0),
     Misjudged("a program that reads its tests", "taco", _TESTS, _READS_TESTS, False, 1.0),
+    Misjudged("a function", "taco", _CALLS, "def f(x):\n    return x + 1", True, 1.0),
+    Misjudged("a value that equals all others", "taco", _CALLS, _EQUALS_ALL, False, 1.0),
+    Misjudged("a program without loops", "taco", _CALLS, _NO_LOOPS, False, 1.0),
     Misjudged("a box", "numina_olympiads", "42", "\\boxed{42}", True, 1.0),
     Misjudged("another box", "numina_olympiads", "42", "\\boxed{41}", False, 0.0),
+    Misjudged("another root", "numina_olympiads", "\\sqrt{2}", "\\boxed{\\sqrt[3]{2}}", False, 1.0),
+    Misjudged("a number nearby", "numina_olympiads", "1000000", "\\boxed{1000001}", False, 1.0),
+    Misjudged("a list of digits", "numina_olympiads", "1234", "\\boxed{1,2,3,4}", False, 1.0),
+    Misjudged("what is not shown", "numina_olympiads", "42", "\\boxed{\\phantom{42}}", False, 1.0),
     Misjudged("poison", "numina_olympiads", "42", _POISON, False, 0.0),
     Misjudged("another box after poison", "numina_olympiads", "42", "\\boxed{41}", False, 1.0),
 ]

@@ -40,6 +40,7 @@ def test_the_form_is_one_closed_part_and_an_answer(response, by_response, by_tem
         ("<think>\n[A]</think><think>[B]", None),
         ("", None),
         ("x" * (MAX_ANSWER_CHARACTERS + 1), None),
+        ("<think>\n" + "x" * (MAX_ANSWER_CHARACTERS + 1) + "</think>[B]", "[B]"),
     ],
 )
 def test_only_text_after_the_thinking_is_an_answer(response, answer):

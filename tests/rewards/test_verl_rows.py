@@ -5,15 +5,35 @@ import json
 from importlib.util import find_spec
 from pathlib import Path
 
+import numpy as np
 import pytest
+import torch
+from hydra import compose, initialize_config_module
+from tensordict import TensorDict
+from verl import DataProto
+from verl.trainer.ppo.reward import load_reward_manager
 
 import rewards
+from data_prep.micro.model import make_tokenizer
+from data_prep.sources import humaneval
 from rewards import compute_score, registry, verifier_inputs, verl_rows
 
 SUM = {"inputs": ["1 2\n", ["3", "4"]], "outputs": ["3\n", ["7"]]}
 CALLS = {"fn_name": "add", "inputs": ["1\n2", "[3]\n[4]"], "outputs": ["3", "[3, 4]"]}
 DEFINED = "class Solution:\n    def add(self, a, b):\n        return a + b"
 ADD = "```python\nimport sys\nprint(sum(map(int, sys.stdin.read().split())))\n```"
+HUMANEVAL_SOURCES = ("humaneval", "openai/openai_humaneval")
+# As published: blank lines around METADATA and check, the prompt ends in the documentation of an unfinished function.
+HUMANEVAL = {
+    "task_id": "HumanEval/38",
+    "prompt": "from typing import List\nimport math\n\n\ndef root(n: int) -> int:\n    return math.isqrt(n)\n\n\n"
+    'def roots(ns: List[int]) -> List[int]:\n    """ Whole roots.\n    >>> roots([4, 10])\n    [2, 3]\n    """\n',
+    "entry_point": "roots",
+    "canonical_solution": "    return [root(n) for n in ns]\n",
+    "test": "\n\nMETADATA = {\n    'author': 'us',\n    'dataset': 'test'\n}\n\n\ndef check(candidate):\n"
+    "    assert candidate([4, 10]) == [2, 3]\n    assert candidate([root(81)]) == [math.isqrt(9)]\n\n",
+}
+ROOTS = "```python\nimport math\ndef roots(ns):\n    return [math.isqrt(n) for n in ns]\n```"
 
 
 def names_in_verl() -> set[str]:
@@ -40,9 +60,10 @@ def test_every_text_source_of_verl_has_a_verifier():
     assert {name for name in without if not name.startswith("searchR1_")} == {"hiyouga/geometry3k"}
     assert verl_rows.verifier_of("aime2024") == "latex"
     assert verl_rows.verifier_of("gsm8k") is None
+    assert {verl_rows.verifier_of(name) for name in HUMANEVAL_SOURCES} == {"code"}
     ours = {verl_rows.verifier_of(name) for name in names - without}
     assert ours <= set(registry.names())
-    assert not names & set(registry.names())
+    assert not {*names, *HUMANEVAL_SOURCES} & set(registry.names())
 
 
 @pytest.mark.parametrize(
@@ -63,6 +84,13 @@ def test_every_text_source_of_verl_has_a_verifier():
             "def add(a, b):\n    return 3",
             DEFINED,
         ),
+        ("humaneval", json.dumps(HUMANEVAL), ROOTS, "def roots(ns):\n    return [2, 3]"),
+        (
+            "openai/openai_humaneval",
+            json.dumps({"test": "def check(f):\n    assert f(1, 2) == 3\n", "entry_point": "sum"}),
+            "def sum(a, b):\n    return a + b",
+            "def total(a, b):\n    return a + b",
+        ),
     ],
 )
 async def test_a_row_of_verl_is_judged(source, truth, right, wrong):
@@ -70,6 +98,33 @@ async def test_a_row_of_verl_is_judged(source, truth, right, wrong):
     assert [one["acc"] for one in judged] == [1.0, 0.0]
     assert judged[1]["error"] != "infrastructure"
     assert verifier_inputs(source, right)[0] == "none"
+
+
+@pytest.mark.parametrize("manager", ["naive", "dapo"])
+@pytest.mark.slow  # verl takes seconds to import
+async def test_verls_own_configuration_and_managers_take_our_function(manager):
+    with initialize_config_module("verl.trainer.config", version_base=None):
+        config = compose("ppo_trainer", [
+            "reward.custom_reward_function.path=pkg://rewards", "reward.custom_reward_function.name=compute_score",
+            f"reward.reward_manager.name={manager}",
+        ])  # fmt: skip
+    tokenizer = make_tokenizer()
+    judged = load_reward_manager(config, tokenizer)
+    rows = (("openai/gsm8k", "1,234", "#### 1234"), ("math_dapo", "34", "Answer: 34"), ("taco", json.dumps(SUM), ADD))
+    for source, truth, answer in rows:
+        for text, score in ((answer, 1.0), ("no", 0.0)):
+            found = await judged.run_single(_generated(tokenizer, source, truth, text))
+            assert (found["reward_score"], found["reward_extra_info"]["acc"]) == (score, score)
+
+
+def _generated(tokenizer, source, truth, text) -> DataProto:
+    """What verl hands its reward manager: a row of its preprocess scripts with a generated answer."""
+    response = torch.tensor([tokenizer.encode(text)])
+    fields = {"data_source": source, "reward_model": {"style": "rule", "ground_truth": truth}, "extra_info": {}}
+    return DataProto(
+        batch=TensorDict({"responses": response, "attention_mask": torch.ones_like(response)}, batch_size=1),
+        non_tensor_batch={key: np.array([value], dtype=object) for key, value in fields.items()},
+    )
 
 
 @pytest.mark.parametrize(
@@ -88,6 +143,21 @@ async def test_a_ground_truth_that_is_no_text_is_judged_as_its_json(source, trut
 async def test_a_ground_truth_of_another_form_masks_the_sample(tests, monkeypatch):
     monkeypatch.setattr(rewards, "_logged_failures", set())
     assert (await compute_score("apps", ADD, tests))["error"] == "infrastructure"
+
+
+@pytest.mark.parametrize("changes", [{"test": "assert roots([]) == []"}, {"test": "def check():\n    pass"},
+                                     {"prompt": "def"}, {"entry_point": None}, {"test": None}])  # fmt: skip
+async def test_a_humaneval_row_of_another_form_masks_the_sample(changes, monkeypatch):
+    monkeypatch.setattr(rewards, "_logged_failures", set())
+    kept = {key: value for key, value in (HUMANEVAL | changes).items() if value is not None}
+    assert (await compute_score("humaneval", ROOTS, json.dumps(kept)))["error"] == "infrastructure"
+
+
+def test_a_humaneval_row_has_the_tests_that_its_loader_makes():
+    task = humaneval.convert(HUMANEVAL, "test", 0)
+    verifier, truth = verl_rows.row_of("humaneval", json.dumps(HUMANEVAL))
+    assert (verifier, json.loads(truth)["tests"]) == (task["verifier"], task["ground_truth"]["tests"])
+    assert len(task["ground_truth"]["tests"]) == 2
 
 
 def test_a_name_of_no_verifier_is_refused():

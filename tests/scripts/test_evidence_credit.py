@@ -2,7 +2,8 @@
 
 from dataclasses import replace
 
-from recipe.studies.credit import TASKS, _at_their_rates
+from recipe.studies.credit import TASKS, _as_chosen, size_words
+from tests.composing import composed
 from tests.scripts.test_papers import ARM, SEED, STARTED, dry
 from tests.studying import of_module, study
 
@@ -18,7 +19,8 @@ def test_the_arms_of_a_task_share_a_start_and_seeds_and_name_their_contrasts():
         "--data train=data/parts/train.parquet val=data/parts/val.parquet --set train= ",
         "recipe.train --multirun experiment=credit_parts4 run.experiment=evidence_credit.parts4 "
         f"data.seed=20,21,22,23,24,25,26,27 arm=grpo,credit,credit_shuffled run.name={ARM}.{SEED}",
-        "recipe.report online outputs/evidence_credit.parts4 --reach 0.8 --contrasts credit:grpo credit_shuffled:grpo",
+        "recipe.report online outputs/evidence_credit.parts4 --reach 0.8 --window 16 "
+        "--contrasts credit:grpo credit_shuffled:grpo",
     ]
 
 
@@ -26,30 +28,46 @@ def test_rates_are_compared_on_seeds_that_no_arm_uses():
     commands = dry("evidence_credit", "rates", "trainer.save_freq=4")
     runs = of_module(commands, "recipe.train")
     assert len(runs) == 3
-    for run, rates, arms in zip(
-        runs,
-        ("1e-3,2e-3,4e-3", "2e-3,4e-3,8e-3", "2e-3,4e-3,8e-3"),
-        ("grpo,partial,credit", "grpo,credit", "grpo,credit"),
-        strict=True,
-    ):
+    for run, arms in zip(runs, ("grpo,partial,credit", "grpo,credit", "grpo,credit"), strict=True):
         name = f"run.name={ARM}_lr${{{LR}}}.{SEED}"
-        assert f"{LR}={rates} data.seed=100,101 arm={arms} {name} trainer.save_freq=4" in run
-    assert "recipe.report online outputs/evidence_credit.chain8_rates --reach 0.8" in commands
+        assert f"{LR}=2e-3,4e-3,8e-3 data.seed=100,101 arm={arms} {name} trainer.save_freq=4" in run
+    assert "recipe.report online outputs/evidence_credit.chain8_rates --reach 0.8 --window 16" in commands
     (run,) = of_module(dry("evidence_credit", "rates", TASKS="parts16", RATES="1e-3", SEEDS="7"), "recipe.train")
     assert f"{LR}=1e-3 data.seed=7 " in run
     (run,) = of_module(dry("evidence_credit", "rates", TASKS="parts16", ARMS="partial credit"), "recipe.train")
     assert f"data.seed=100,101 arm=partial,credit run.name={ARM}_lr${{{LR}}}.{SEED}" in run
 
 
-def test_arms_with_rates_of_their_own_run_seed_by_seed():
-    task = replace(TASKS["parts4"], rates={"credit": "8e-3", "credit_shuffled": "8e-3"})
-    assert list(_at_their_rates(task, ["grpo", "credit", "partial", "credit_shuffled"], ["1", "2"])) == [
+def test_updates_of_each_size_hold_as_many_samples_in_all():
+    chosen = {"TASKS": "parts16", "SIZES": "2x8 1x4", "RATES": "4e-3", "SEEDS": "100"}
+    runs = of_module(dry("evidence_credit", "rates", **chosen), "recipe.train")
+    assert len(runs) == 2
+    for run, size, batch, updates in zip(runs, ("2x8", "1x4"), (2, 1), (60, 240), strict=True):
+        words = " ".join(size_words(size))
+        assert f"{words} {LR}=4e-3 data.seed=100 arm=grpo,partial,credit run.name={ARM}_{size}_lr" in run
+        assert f"data.train_batch_size={batch} " in words
+        assert f"trainer.total_training_steps={updates} " in words
+    config = composed("experiment=credit_parts16")
+    own = size_words(f"{config.data.train_batch_size}x{config.actor_rollout_ref.rollout.n}")
+    assert composed("experiment=credit_parts16", *own) == config
+    for wrong in ("2", "2x", "0x4", "4x1", "3x8", "32x16"):
+        status, _, printed = study("evidence_credit", "rates", TASKS="parts16", SIZES=wrong)
+        assert (status, f"SIZES has '{wrong}'" in printed) == (2, True)
+    for stage, task, told in (("rates", "parts4", "have one size"), ("arms", "parts16", "belongs to the stage rates")):
+        status, _, printed = study("evidence_credit", stage, TASKS=task, SIZES="2x8")
+        assert (status, told in printed) == (2, True)
+
+
+def test_arms_with_choices_of_their_own_run_seed_by_seed():
+    task = replace(TASKS["parts4"], own={"credit": ("1x4", "8e-3")})
+    mine = (*size_words("1x4"), f"{LR}=8e-3")
+    assert list(_as_chosen(task, ["grpo", "credit", "partial", "credit_shuffled"], ["1", "2"])) == [
         (f"data.seed={seed}", *chosen, f"run.name={ARM}.{SEED}")
         for seed in "12"
-        for chosen in (("arm=grpo,partial",), ("arm=credit,credit_shuffled", f"{LR}=8e-3"))
+        for chosen in (("arm=grpo,partial",), ("arm=credit,credit_shuffled", *mine))
     ]
-    own = [("data.seed=1,2", "arm=credit", f"{LR}=8e-3", f"run.name={ARM}.{SEED}")]
-    assert list(_at_their_rates(task, ["credit"], ["1", "2"])) == own
+    own = [("data.seed=1,2", "arm=credit", *mine, f"run.name={ARM}.{SEED}")]
+    assert list(_as_chosen(task, ["credit"], ["1", "2"])) == own
 
 
 def test_arms_beside_the_plan_are_compared_in_a_table_of_their_own():
@@ -58,7 +76,9 @@ def test_arms_beside_the_plan_are_compared_in_a_table_of_their_own():
     assert f"data.seed=20,21 arm=credit_truncate,credit_both run.name={ARM}.{SEED}" in run
     (report,) = of_module(commands, "recipe.report")
     pairs = "credit_truncate:grpo credit_truncate:credit credit_both:grpo credit_both:credit"
-    assert report.endswith(f"--reach 0.8 --out outputs/evidence_credit.chain8/estimates --contrasts {pairs}")
+    assert report.endswith(
+        f"--reach 0.8 --window 16 --out outputs/evidence_credit.chain8/estimates --contrasts {pairs}"
+    )
 
 
 def test_the_runs_of_each_task_are_kept_in_a_file_of_a_folder():
@@ -87,19 +107,17 @@ def test_another_stage_or_task_is_refused():
 
 def test_rivals_join_the_arms_of_the_sparse_task_on_three_of_their_seeds():
     commands = dry("evidence_credit", "rivals", KEPT="kept")
-    plain, inverted, twice, more = of_module(commands, "recipe.train")
-    assert [one.split("data.seed=40,41,42 ")[1] for one in (plain, inverted, twice, more)] == [
+    plain, inverted, twice = of_module(commands, "recipe.train")
+    assert [one.split("data.seed=50,51,52 ")[1] for one in (plain, inverted, twice)] == [
         f"arm=grpo,partial,credit,credit_shuffled,vineppo,spo run.name={ARM}.{SEED}",
         f"arm=credit credit.ablation=inverted run.name=credit_inverted.{SEED}",
         f"arm=grpo {LR}=0.004 run.name=grpo_twice_rate.{SEED}",
-        f"arm=grpo actor_rollout_ref.rollout.n=16 run.name=grpo_more_samples.{SEED}",
     ]
     assert of_module(commands, "recipe.keep") == ["recipe.keep outputs/evidence_credit.parts16 kept/parts16.jsonl.xz"]
     (report,) = of_module(commands, "recipe.report")
     contrasts = "credit:grpo credit:partial credit:vineppo credit:spo "
-    assert f"--reach 0.5 --window 8 --out outputs/evidence_credit.parts16/rivals --contrasts {contrasts}" in report
-    (one,) = of_module(dry("evidence_credit", "rivals", ARMS="grpo_more_samples", SAMPLES="24"), "recipe.train")
-    assert f"arm=grpo actor_rollout_ref.rollout.n=24 run.name=grpo_more_samples.{SEED}" in one
+    goal = "--reach 0.5 --window 8 --samples 16"
+    assert f"{goal} --out outputs/evidence_credit.parts16/rivals --contrasts {contrasts}" in report
 
 
 def test_agents_compare_credit_per_turn_with_gigpo_and_grpo_from_a_start_with_second_turns():

@@ -1,6 +1,7 @@
 """The study of the evidence on a pretrained model: what its stages would run, in a dry run."""
 
 import re
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from recipe.capacity.model_shape import ModelShape
 from recipe.capacity.sizes import read_sizes
 from recipe.records import bars
 from recipe.records.run_directory import RunDirectory
-from recipe.runtime.options import Options
+from recipe.runtime.options import PretrainedEvidenceOptions
 from recipe.studies import pretrained_evidence
 from recipe.studies.arm_options import STRENGTHS
 from recipe.studies.pretrained_evidence import (
@@ -22,8 +23,8 @@ from recipe.studies.pretrained_evidence import (
     STAGES,
     TEXT_COMMIT,
     TUNED,
-    _drop_checkpoints,
-    general_runs,
+    WINDOW,
+    _measure_general,
 )
 from recipe.studies.steps import Steps
 from tests.composing import composed
@@ -38,7 +39,7 @@ SMOLLM2 = ModelShape(576, 1536, 30, 9, 3, 64, 49152, 8192, tie_word_embeddings=T
 @pytest.fixture
 def tuned(monkeypatch: pytest.MonkeyPatch) -> None:
     """A study whose tuning is done."""
-    monkeypatch.setattr(pretrained_evidence, "RATES", {"grpo": "3e-4", "credit": "1e-3"})
+    monkeypatch.setattr(pretrained_evidence, "RATES", {"grpo": "3e-4", "partial": "1e-4", "credit": "1e-3"})
     monkeypatch.setattr(pretrained_evidence, "TUNED_STRENGTHS", {"rehearsal": "0.1", "ewc": "10.0"})
 
 
@@ -48,13 +49,14 @@ def _runs(stage: str, **variables: str) -> list[str]:
 
 def test_all_arms_of_a_seed_run_before_the_next_seed_at_their_rates_from_one_start(tuned: None):
     begin = f"recipe.train --multirun experiment=pretrained_credit run.experiment=evidence_pretrained.credit \
-actor_rollout_ref.model.path={START} data.max_response_length=128"
-    more = "arm=grpo actor_rollout_ref.rollout.n=12"
+actor_rollout_ref.model.path={START} data.max_response_length=128 data.val_files=data/english_credit/val.parquet"
+    more = "arm=grpo actor_rollout_ref.rollout.n=6"
     assert _runs("credit", SEEDS="30 31") == [
         f"{begin} data.seed={seed} {words} {LR}={rate} run.name={name}.{SEED}"
         for seed in ("30", "31")
         for words, rate, name in (
             ("arm=grpo", "3e-4", "grpo"),
+            ("arm=partial", "1e-4", "partial"),
             ("arm=credit", "1e-3", "credit"),
             ("arm=credit_shuffled", "1e-3", "credit_shuffled"),
             (more, "3e-4", "grpo_more_samples"),
@@ -99,17 +101,36 @@ def test_each_run_is_kept_when_it_ends_in_the_file_of_its_folder():
         assert all(commands[place + 1] == keeping for place in trained)
 
 
-def test_checkpoints_of_finished_runs_go_unless_general_measures_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def _finished(name: str) -> RunDirectory:
+    run = RunDirectory.prepare("outputs", "evidence_pretrained.safe", name)
+    (run.checkpoints / "global_step_24").mkdir()
+    (run.checkpoints / "latest_checkpointed_iteration.txt").write_text("24")
+    run.log_event("end")
+    return run
+
+
+def test_the_held_out_text_is_measured_under_each_run_that_has_ended_before_its_checkpoint_goes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.chdir(tmp_path)
-    out = "outputs/evidence_pretrained.safe"
-    for name in ("ewc.forward.s30", "ewc.backward.s30", "ewc.forward.s31", "grpo.forward.s31"):
-        run = RunDirectory.prepare("outputs", "evidence_pretrained.safe", name)
-        (run.checkpoints / "global_step_24").mkdir()
-        if name != "grpo.forward.s31":
-            run.log_event("end")
-    _drop_checkpoints(Steps(Options()), out)
-    left = sorted(path.parent.name for path in Path(out).glob("*/checkpoints"))
-    assert left == ["ewc.forward.s30", "grpo.forward.s31"]
+    out, done = "outputs/evidence_pretrained.safe", []
+    monkeypatch.setattr(Steps, "module", lambda self, *words: done.append(" ".join(words)))
+    for name in ("ewc.forward.s30", "grpo.forward.s30"):
+        _finished(name)
+    RunDirectory.prepare("outputs", "evidence_pretrained.safe", "grpo.forward.s31")  # not finished
+    shutil.rmtree(_finished("closed_loop.forward.s30").checkpoints)  # measured in an earlier start
+    _measure_general(Steps(PretrainedEvidenceOptions()), out, START)
+    assert done == [
+        f"recipe.report perplexity --models {START} --runs {out}/{name} --text data/held_out/docs --blocks 24"
+        for name in ("ewc.forward.s30", "grpo.forward.s30")
+    ]
+    assert [path.parent.name for path in Path(out).glob("*/checkpoints")] == ["grpo.forward.s31"]
+
+
+def test_the_held_out_text_is_that_of_a_commit_and_tuning_runs_do_not_need_it(tuned: None):
+    made = f"git archive --output data/held_out/docs.tar {TEXT_COMMIT} docs"
+    assert made in dry("evidence_pretrained", "safe", SEEDS="30")
+    assert made not in dry("evidence_pretrained", "rates")
 
 
 @pytest.mark.parametrize(
@@ -142,22 +163,24 @@ def test_reports_say_which_arms_should_have_runs_and_which_lack_their_tuning(
 def test_skills_are_judged_by_the_bars_of_the_plan_and_both_against_each_alone(tuned: None):
     out = "outputs/evidence_pretrained.safe"
     expected = "--expect grpo rehearsal ewc closed_loop"
-    repeats = "--repeats forward.s30 backward.s30"
+    repeats = "--repeats forward.s30 backward.s31"
     family = "--controls rehearsal ewc --family grpo rehearsal ewc"
-    reports = of_module(dry("evidence_pretrained", "safe", SEEDS="30"), "recipe.report")
+    reports = of_module(dry("evidence_pretrained", "safe", SEEDS="30 31"), "recipe.report")
     assert reports == [
         f"recipe.report skills {out} {expected} {repeats}",
         f"recipe.report bars {out} {family} {expected} {repeats}",
+        f"recipe.report general {out} {expected} {repeats}",
     ]
     expected += " credit credit_closed_loop"
     alone = "--controls credit closed_loop --family credit closed_loop"
-    assert of_module(dry("evidence_pretrained", "both", SEEDS="30"), "recipe.report") == [
+    assert of_module(dry("evidence_pretrained", "both", SEEDS="30 31"), "recipe.report") == [
         f"recipe.report {words} {expected} {repeats}"
         for words in (
             f"skills {out}",
             f"skills {out} --against credit --out {out}/against_credit",
             f"skills {out} --against closed_loop --out {out}/against_closed_loop",
             f"bars {out} --arm credit_closed_loop {alone} --out {out}/both",
+            f"general {out}",
         )
     ]
 
@@ -185,15 +208,21 @@ def test_the_rows_of_a_stage_have_levels_of_its_skills_alone(stage: str, levels:
     assert parse_levels(search(r"--levels (.*?) --", command)[1].split(), skills) == levels
 
 
-def test_both_orders_of_a_seed_form_a_block_and_both_joins_the_folder_of_safe():
+def test_orders_take_turns_over_seeds_and_both_joins_the_folder_of_safe():
+    sequences = {"forward": "[write,repair,sql]", "backward": "[sql,repair,write]"}
     for stage, arms in (("safe", ("grpo", "closed_loop")), ("both", ("credit", "credit_closed_loop"))):
-        runs = _runs(stage, SEEDS="30", ARMS=" ".join(arms))
-        assert all("run.experiment=evidence_pretrained.safe " in run for run in runs)
-        assert [run.partition("data.seed=30 ")[2] for run in runs] == [
-            f"protocol.skill_sequence={sequence} arm={arm} run.name={arm}.{order}.{SEED}"
-            for order, sequence in (("forward", "[write,repair,sql]"), ("backward", "[sql,repair,write]"))
-            for arm in arms
-        ]
+        for named, orders in (({}, [(30, "forward"), (31, "backward")]), (
+            {"ORDERS": "backward forward"}, [(30, "backward"), (30, "forward"), (31, "backward"), (31, "forward")],
+        )):  # fmt: skip
+            runs = _runs(stage, SEEDS="30 31", ARMS=" ".join(arms), **named)
+            assert all("run.experiment=evidence_pretrained.safe " in run for run in runs)
+            assert all(" data.val_files=data/english_safe/test.parquet " in run for run in runs)
+            assert [run.partition("data.seed=")[2] for run in runs] == [
+                f"{seed} protocol.skill_sequence={sequences[order]} arm={arm} run.name={arm}.{order}.{SEED}"
+                for seed, order in orders
+                for arm in arms
+            ]
+    assert all(" data.val_files=data/english_safe/val.parquet " in run for run in _runs("tune"))
 
 
 def test_tuning_runs_use_seeds_that_no_arm_uses_and_every_strength_gets_three_values():
@@ -207,36 +236,9 @@ def test_tuning_runs_use_seeds_that_no_arm_uses_and_every_strength_gets_three_va
     assert names == [
         f"{seed} arm={arm} {LR}={rate} "
         for seed in ("100", "101")
-        for arm in ("grpo", "credit")
+        for arm in ("grpo", "partial", "credit")
         for rate in ("1e-4", "3e-4", "1e-3")
     ]
-
-
-def test_general_exports_each_run_and_compares_all_with_the_start():
-    exported, _, text, _, measured = dry("evidence_pretrained", "general", "outputs/a/grpo.s30")
-    assert exported == "recipe.export outputs/a/grpo.s30 --out outputs/a/grpo.s30/model --platform cpu --prompts 0"
-    assert text == f"git archive --output data/held_out/docs.tar {TEXT_COMMIT} docs"
-    assert measured == (
-        f"recipe.report perplexity --models {START} outputs/a/grpo.s30/model --text data/held_out/docs "
-        "--out outputs/evidence_pretrained.general"
-    )
-
-
-def test_general_measures_the_first_seed_of_every_arm_and_refuses_a_run_that_has_not_finished(tmp_path: Path):
-    exported = [one.split()[1] for one in of_module(dry("evidence_pretrained", "general"), "recipe.export")]
-    assert exported == general_runs()
-    assert [Path(run).name for run in exported] == [
-        "grpo.s30", "credit.s30", "credit_shuffled.s30", "grpo_more_samples.s30",
-        *(f"{arm}.forward.s30" for arm in ("grpo", "rehearsal", "ewc", "closed_loop", "credit", "credit_closed_loop")),
-    ]  # fmt: skip
-    run = RunDirectory.prepare(str(tmp_path), "a", "grpo.s30")
-    run.log_event("start")
-    words = ("evidence_pretrained", "general", str(run.path))
-    status, commands, printed = study(*words, dry=False, PYTHON="/nowhere/python")
-    assert (status, commands, "is no finished run" in printed) == (2, [], True)
-    run.log_event("end")
-    status, commands, printed = study(*words, dry=False, PYTHON="/nowhere/python")
-    assert (status, commands, "has no weights here" in printed) == (2, [], True)
 
 
 def test_the_plan_names_arms_and_seeds_and_all_arms_have_files():
@@ -245,7 +247,7 @@ def test_the_plan_names_arms_and_seeds_and_all_arms_have_files():
         assert STAGES[stage].arms.replace(" ", ", ") in plan
         arms = [arm for arm in STAGES[stage].arms.split() if arm != "grpo_more_samples"]
         assert all(Path(ROOT, f"configs/arm/{arm}.yaml").is_file() for arm in arms)
-    assert "| seeds | 30 to 35 | 30 to 33, both orders: eight pairs, four blocks |" in plan
+    assert "| seeds | 30 to 35 | 30 to 37, forward and backward in turn: eight blocks |" in plan
 
 
 def test_the_plan_states_the_values_that_the_study_and_its_reports_use():
@@ -253,7 +255,7 @@ def test_the_plan_states_the_values_that_the_study_and_its_reports_use():
     values = {arm: [f"{float(value):g}" for value in STRENGTHS[arm][1].split(",")] for arm in TUNED.split()}
     assert values == {"rehearsal": ["0.03", "0.1", "0.3"], "ewc": ["1000", "10000", "100000"]}
     for stated in (
-        f"until the samples reach {float(REACH):.0%}",
+        f"until the samples reach {float(REACH):.0%} (mean of {WINDOW} updates",
         f"grpo_more_samples draws {MORE_SAMPLES} samples per prompt",
         "rehearsal (0.03, 0.1, 0.3) and ewc (1e3, 1e4, 1e5), forward, on seeds 100 and 101",
         f"commit {TEXT_COMMIT[:8]}",
@@ -272,16 +274,17 @@ def test_the_plan_states_the_values_that_the_study_and_its_reports_use():
 
 def test_the_experiments_have_the_updates_and_samples_of_the_plan():
     credit, safe = composed("experiment=pretrained_credit"), composed("experiment=pretrained_safe")
-    assert (credit.trainer.total_training_steps, list(credit.skills.names)) == (25, ["write", "word"])
+    assert (credit.trainer.total_training_steps, list(credit.skills.names)) == (100, ["write", "word"])
     assert (safe.protocol.stage_steps, list(safe.skills.names)) == (8, ["write", "repair", "sql"])
-    for config in (credit, safe):
-        assert (config.data.train_batch_size, config.actor_rollout_ref.rollout.n) == (8, 8)
-    assert (safe.actor_rollout_ref.rollout.val_kwargs.n, safe.protocol.val_n_of_others) == (4, 1)
+    for config, samples in ((credit, 4), (safe, 8)):
+        assert (config.data.train_batch_size, config.actor_rollout_ref.rollout.n) == (samples, samples)
+    assert (safe.actor_rollout_ref.rollout.val_kwargs.n, safe.protocol.val_n_of_others) == (2, 1)
+    assert (credit.protocol.every_skill, list(credit.actor_rollout_ref.actor.optim.betas)) == (True, [0.9, 0.95])
 
 
 def test_another_stage_order_or_arm_is_refused():
     for words, variables, message in (
-        (["all"], {}, "unknown stage 'all'; valid ones: rates, credit, tune, safe, both, general"),
+        (["all"], {}, "unknown stage 'all'; valid ones: rates, credit, tune, safe, both"),
         (["safe"], {"ORDERS": "up"}, "unknown order 'up'"),
         (["tune"], {"ARMS": "grpo"}, "arm 'grpo' has no strength"),
         (["credit"], {"KEPT": "runs.jsonl.xz"}, "name a folder, which gets one file per stage"),

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from recipe.reports.bars import CONFIRMATORY
-from recipe.runtime.options import Options
+from recipe.runtime.options import OrderOptions
 from recipe.settings import read_settings
 from recipe.studies.arm_options import STRENGTHS
 from recipe.studies.safe import ARMS, ENLARGED, ESTIMATES, TUNED, merge_single_runs
@@ -110,7 +110,7 @@ def test_a_seed_whose_single_runs_came_without_checkpoints_is_not_merged(
             run = tmp_path / f"outputs/evidence_safe.baselines/single_{skill}.forward.s{seed}"
             (run / "checkpoints" if seed == "21" or skill == "sql" else run).mkdir(parents=True)
     with chdir(tmp_path):
-        merge_single_runs(Steps(Options(dry_run="1", seeds="20 21")), "outputs/evidence_safe.baselines")
+        merge_single_runs(Steps(OrderOptions(dry_run="1", seeds="20 21")), "outputs/evidence_safe.baselines")
     printed = capfd.readouterr().err
     commands = shown(printed)
     assert [one.rpartition(" ")[2] for one in of_module(commands, "recipe.merge")] == [

@@ -10,7 +10,7 @@ import pytest
 
 from data_prep import made_from
 from tests.models import make_cached, make_model
-from tests.studying import ROOT, of_module, study
+from tests.studying import ROOT, of_module, study, taken
 
 # Each command writes its files and a line of $LOG.
 INTERPRETER = """
@@ -180,11 +180,16 @@ def test_the_runs_of_npg_muse_share_weights_and_rows(project):
     ("words", "makers"),
     [
         (["task", "gsm8k", "m"], ["data_prep.sources.gsm8k"]),
-        (["npg_muse.mixed", "m", "binary", "7500"], ["data_prep.graphs"] * 5),
-        (["npg_muse.smoke"], ["data_prep.micro.model", *["data_prep.graphs"] * 5]),
-        (["coding.phase4_repair"], ["data_prep.sources.agents"] * 2),
-        (["coding.micro"], [*SECOND_TURNS, *["data_prep.sources.agents"] * 2]),
-        (["evidence_credit", "agents"], SECOND_TURNS),
+        *(
+            pytest.param(*case, marks=pytest.mark.slow)
+            for case in (
+                (["npg_muse.mixed", "m", "binary", "7500"], ["data_prep.graphs"] * 5),
+                (["npg_muse.smoke"], ["data_prep.micro.model", *["data_prep.graphs"] * 5]),
+                (["coding.phase4_repair"], ["data_prep.sources.agents"] * 2),
+                (["coding.micro"], [*SECOND_TURNS, *["data_prep.sources.agents"] * 2]),
+                (["evidence_credit", "agents"], SECOND_TURNS),
+            )
+        ),
     ],
     ids=lambda words: words[0],
 )
@@ -202,7 +207,7 @@ def test_data_are_made_again_when_a_module_that_makes_them_changes(project, monk
     (project / "d").mkdir()
     for split in ("train", "dev"):
         (project / f"d/{split}.parquet").write_text("rows")
-    places = {"OUT": "o", "DATA": "d", "AGENTS": "micro"} if words[0] == "coding.phase4_repair" else {"OUT": "out"}
+    places = {"OUT": "o", "DATA": "d", "AGENTS": "micro"} if words[0] == "coding.phase4_repair" else {}
 
     def made(**variables: str) -> tuple[int, list[str], str]:
         path = f"{project}/bin:{os.environ['PATH']}"
@@ -251,11 +256,11 @@ def test_two_models_with_the_same_last_name_have_runs_of_their_own():
 def test_a_hub_name_works_as_a_folder_does(project, cache, launcher, module):
     folder = make_cached(cache, "owner/model")
     words = launcher.replace("MODEL", "owner/model").split()
-    status, commands, printed = launch(project, *words, WHAT="in_task")
+    status, commands, printed = launch(project, *words, **taken(words[0], WHAT="in_task"))
     assert status == 0, printed
     assert str(folder) in of_module(commands, module)[0]
     unknown = [word.replace("owner/model", "owner/unknown") for word in words]
-    status, commands, printed = launch(project, *unknown, WHAT="in_task")
+    status, commands, printed = launch(project, *unknown, **taken(words[0], WHAT="in_task"))
     assert status != 0
     assert "owner/unknown is not a local folder and could not be loaded from the Hugging Face hub" in printed
     assert not of_module(commands, module)
@@ -287,7 +292,7 @@ def test_the_coding_pipeline_begins_with_a_hub_name(project, cache):
     ],
 )
 def test_training_probe_and_evaluations_have_the_answer_length_of_the_study(tmp_path, launcher, length, variables):
-    place = {"OUT": f"{tmp_path}/o", "NAME": "dry", "FOLDER": "dry"}
+    place = taken(launcher.split()[0], OUT=f"{tmp_path}/o", NAME="dry", FOLDER="dry")
     if launcher == "smoke":
         del place["FOLDER"]
     status, commands, printed = study(*launcher.split(), **place | variables)
@@ -339,6 +344,7 @@ def test_a_study_validates_on_held_out_training_rows_and_tests_at_the_end(task):
         command.split()[0] for command in commands if "test.parquet" in command and not command.startswith("claim ")
     ]
     assert uses == ["recipe.evaluate", "recipe.evaluate"]
+    assert all(one.endswith(" --entropy") for one in of_module(commands, "recipe.evaluate"))
     steps = [command.split()[0] for command in commands if not command.startswith("claim ")]
     assert steps.index("recipe.evaluate") > steps.index("recipe.train")
     assert f"val_files: data/{task}/dev.parquet" in (ROOT / f"configs/experiment/{task}.yaml").read_text()

@@ -31,6 +31,7 @@ def test_two_dashes_separate_the_runs():
     assert runs_of(["-m", "fast", "a", "--", "b"]) == [["-m", "fast", "a"], ["b"]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("failing", ["first", "third"])
 def test_each_run_is_shown_in_order_and_one_that_fails_is_the_status(tmp_path: Path, failing: str):
     texts = {name: f"def test_{name}():\n    assert {name != failing}\n" for name in NAMES}
@@ -53,6 +54,7 @@ def test_here():
 """
 
 
+@pytest.mark.slow
 def test_a_run_begins_when_one_before_it_has_ended(tmp_path: Path):
     """The first waits for the third, which begins after the second; the second waits for the first."""
     assert AT_ONCE == 2
@@ -77,6 +79,7 @@ def test_long(held):
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_runs_that_are_interrupted_tear_their_fixtures_down_and_no_other_begins(tmp_path: Path, number: signal.Signals):
     command = command_of(tmp_path, {name: HOLDS.format(name=tmp_path / name) for name in NAMES})

@@ -28,11 +28,16 @@ except ProcessLookupError:
     pass
 sys.exit(status)
 """
-# `start` leaves a daemon; with --block it waits until that exits. `status` counts the live daemons.
+# `start` leaves a daemon; with --block it waits until that exits; it makes no token. `status` counts the live daemons.
 RAY = """#!/usr/bin/env python3
 import os, pathlib, subprocess, sys
 nodes = pathlib.Path(os.environ["NODES_FOLDER"])
-if sys.argv[1] == "status":
+token = nodes.parent / "token"
+if sys.argv[1:] == ["get-auth-token", "--generate"]:
+    token.touch()
+elif os.environ["RAY_AUTH_MODE"] == "token" and not token.exists():
+    sys.exit("AuthenticationError: no token")
+elif sys.argv[1] == "status":
     living = [pid.name for pid in nodes.iterdir() if pathlib.Path("/proc", pid.name).exists()]
     print("Active:", *(f" 1 node_{pid}" for pid in living), "Pending:", " (no pending nodes)", sep="\\n")
 elif "--head" not in sys.argv and os.environ.get("WORKERS") == "fail":
@@ -82,6 +87,15 @@ def job(tmp_path: Path):
 def test_ray_lives_on_all_nodes_while_the_study_runs_and_ends_with_it(job):
     status, told, errors = job()
     assert (status, told) == (0, "2\n"), errors
+
+
+def test_a_user_without_a_token_gets_one_unless_ray_asks_for_none(job, tmp_path: Path):
+    assert job()[0] == 0
+    assert (tmp_path / "token").exists()
+    (tmp_path / "token").unlink()
+    status, _, errors = job(RAY_AUTH_MODE="disabled")
+    assert status == 0, errors
+    assert not (tmp_path / "token").exists()
 
 
 def test_a_node_on_which_ray_does_not_start_ends_the_job(job):

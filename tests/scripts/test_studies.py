@@ -9,16 +9,17 @@ import signal
 import subprocess
 import sys
 import time
+from typing import Any
 
 import pytest
 
 from recipe.records.run_directory import RunDirectory
-from recipe.runtime.options import Options
+from recipe.runtime.options import CreditOptions, GraphOptions
 from recipe.settings import read_settings
 from recipe.studies import npg_muse
 from recipe.studies.steps import CommandFailed, Steps
 from tests.composing import composed
-from tests.studying import ROOT, of_module, script, search, study
+from tests.studying import ROOT, of_module, script, search, study, taken
 
 
 def test_the_coding_pipeline_hands_each_stage_the_model_of_the_one_before(tmp_path):
@@ -103,19 +104,32 @@ def test_prompts_and_judge_go_by_who_writes_the_opening_tag(tmp_path, tiny_suite
         (("coding.all", "start"), {"DATA": "d"}, "code_grpo"),
         (("coding.all", "start"), {"DATA": "d", "EXPERIMENT": "quickstart"}, "quickstart"),
         (("task", "countdown", "start"), {"FOLDER": "none", "SOURCE": "countdown"}, "countdown"),
-        (("task", "gsm8k", "start"), {"FOLDER": "none", "EXPERIMENT": "code_grpo"}, "gsm8k"),
+        (("task", "gsm8k", "start"), {"FOLDER": "none"}, "gsm8k"),
         (("npg_muse.mixed", "start", "binary", "751"), {}, "npg_muse"),
         (("npg_muse.evaluate", "start", "o"), {"WHAT": "in_task cross_task"}, "npg_muse"),
     ],
 )
 def test_all_that_judges_in_a_study_takes_the_settings_of_its_experiment(tmp_path, words, variables, experiment):
-    status, commands, printed = study(*words, **{"OUT": f"{tmp_path}/o"} | variables)
+    status, commands, printed = study(*words, **taken(words[0], OUT=f"{tmp_path}/o") | variables)
     assert status == 0, printed
     sources = ("data_prep.sources.countdown", "data_prep.sources.gsm8k", "data_prep.graphs")
     judging = [found for name in ("recipe.evaluate", "recipe.probe", *sources) for found in of_module(commands, name)]
     assert judging
     assert all(f"--experiment {experiment} " in f"{command} " for command in judging)
     assert all(f"experiment={experiment} " in command for command in of_module(commands, "recipe.train"))
+
+
+def test_a_name_that_the_shell_sets_does_not_stop_a_study_without_one():
+    assert CreditOptions.of({"NAME": "computer"}) == CreditOptions()
+
+
+@pytest.mark.parametrize("option", ["EXPERIMENT", "SEEDS", "KEPT"])
+def test_an_option_of_another_study_is_refused_before_any_step(option: str):
+    set_: dict[str, Any] = {option: "0"}
+    status, commands, printed = study("task", "gsm8k", "start", **set_)
+    assert (status, commands) == (2, [])
+    assert f"stopped: {option} is an option of other studies: unset {option}. Options here: PLATFORM" in printed
+    assert "SOURCE, SOURCE_OPTIONS, FOLDER, NAME, PRESET\n" in printed
 
 
 def test_repair_is_trained_and_evaluated_in_turns_on_rows_for_agents_and_its_model_in_one_turn_too(tmp_path):
@@ -263,7 +277,7 @@ def test_the_best_setting_is_that_of_the_best_evaluation(tmp_path):
     choose = tmp_path / "python"
     choose.write_text("#!/bin/sh\necho $5\n")
     choose.chmod(0o755)
-    steps = Steps(Options(python=str(choose), experiment="npg_muse"))
+    steps = Steps(GraphOptions(python=str(choose), experiment="npg_muse"))
     settings = [npg_muse.StudySetting(order, "m", "binary", "750") for order in ("mixed", "curriculum")]
     assert npg_muse.best(steps, settings) == settings[1]
 
@@ -357,7 +371,7 @@ def test_slurm_starts_ray_on_every_node_for_as_long_as_the_job():
     steps = [command for command in commands if "srun" in command]
     assert len(steps) == 2
     assert all("ray start" in step and "--block" in step and step.endswith("&") for step in steps)
-    assert commands[2] == "bash scripts/gsm8k.sh m"
+    assert (commands[0], commands[-1]) == (".venv/bin/ray get-auth-token --generate", "bash scripts/gsm8k.sh m")
 
 
 def test_slurm_on_one_node_needs_no_cluster():
@@ -407,7 +421,7 @@ def test_a_command_that_is_killed_ends_the_study_with_the_status_of_a_shell(else
 
 def test_a_run_that_is_killed_stops_no_other_and_is_the_studys_status(elsewhere):
     killed = 'case "$*" in *mixed_*) kill -9 $$ ;; esac'
-    steps = Steps(Options(python=interpreter(elsewhere, killed), experiment="npg_muse", length="8"))
+    steps = Steps(GraphOptions(python=interpreter(elsewhere, killed), experiment="npg_muse", length="8"))
     settings = [
         npg_muse.StudySetting(order, str(elsewhere / "m"), "binary", "7500") for order in ("mixed", "curriculum")
     ]

@@ -31,7 +31,7 @@ def _member(target: Callable[..., None], rank: int, ranks: int, folder: str, *ar
 
 
 def actor_worker(model: str, *overrides: str) -> Any:
-    """The actor's worker with the quickstart's settings, changed by these, in micro-batches of four."""
+    """The actor's worker with the quickstart's settings, changed by these; micro-batches of four if not of tokens."""
     from verl.utils.config import omega_conf_to_dataclass
     from verl.workers.engine_workers import TrainingWorkerConfig
     from verl.workers.utils.losses import ppo_loss
@@ -43,7 +43,9 @@ def actor_worker(model: str, *overrides: str) -> Any:
     actor, shape = omega_conf_to_dataclass(config.actor), omega_conf_to_dataclass(config.model)
     actor.model_config = shape
     engine = actor.engine
-    engine.use_dynamic_bsz, engine.micro_batch_size_per_gpu = False, 4
+    engine.use_dynamic_bsz = actor.use_dynamic_bsz
+    engine.micro_batch_size_per_gpu = None if actor.use_dynamic_bsz else 4
+    engine.max_token_len_per_gpu = engine.infer_max_token_len_per_gpu = actor.ppo_max_token_len_per_gpu
     worker = SkillCreditTrainingWorker(
         TrainingWorkerConfig(
             model_type="language_model", model_config=shape, engine_config=engine,

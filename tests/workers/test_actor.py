@@ -13,9 +13,14 @@ from tests.workers.real_engine import actor_worker, answer, in_ranks, samples, u
 pytestmark = pytest.mark.slow
 
 ACTOR = "actor_rollout_ref.actor"
-LOSSES = {mode: [f"{ACTOR}.policy_loss.loss_mode={mode}"] for mode in ("gspo", "cispo")}
+MODES = ("gspo", "cispo", "sapo", "gpg", "clip_cov", "kl_cov", "geo_mean", "dppo_tv", "dppo_kl")
+LOSSES = {mode: [f"{ACTOR}.policy_loss.loss_mode={mode}"] for mode in MODES}
+LOSSES |= {"dro": [f"{ACTOR}.policy_loss.loss_mode=dro", f"{ACTOR}.policy_loss.dro_beta=0.001"]}
 LOSSES |= {"dr_grpo": [f"{ACTOR}.loss_agg_mode=seq-mean-token-sum-norm"]}
 LOSSES |= {"dapo": [f"{ACTOR}.loss_agg_mode=token-mean", f"{ACTOR}.clip_ratio_high=0.28"]}
+# As on GPUs: micro-batches of so many tokens, here two or three answers.
+DYNAMIC = [f"{ACTOR}.use_dynamic_bsz=true", f"{ACTOR}.ppo_max_token_len_per_gpu=16"]
+LOSSES |= {"static batches": [f"{ACTOR}.use_dynamic_bsz=false"], "dynamic batches": DYNAMIC}
 OFFLOADED = [f"{ACTOR}.fsdp_config.{part}_offload=true" for part in ("param", "optimizer")]
 
 
@@ -25,8 +30,8 @@ def _run(rank: int, ranks: int, folder: str, model: str) -> None:
     from workers.agop import AGOP, PART
     from workers.constraints import HALF, MEMORY, SKILL
     from workers.displacement import displacement_norm, snapshot
-    from workers.penalties import PENALTY, Penalty
-    from workers.safe_update import PROTECTION
+    from workers.penalties import Penalty
+    from workers.update_request import PENALTY, PROTECTION
 
     def batch(kept: int, memory: float = 1.0):
         """Samples 0 to 3 are trained on; 4 to 7, if kept, are memory of skill 1."""
@@ -98,8 +103,7 @@ def _run(rank: int, ranks: int, folder: str, model: str) -> None:
 def _offloaded(model: str, data: Any, stored: list, protection: dict) -> list[list[dict[str, Any]]]:
     """Updates of each kind by two actors that offload, one of which overwrites what it has offloaded with NaN."""
     from workers.agop import AGOP
-    from workers.penalties import PENALTY
-    from workers.safe_update import PROTECTION
+    from workers.update_request import PENALTY, PROTECTION
 
     asked: list[dict[str, Any]] = [
         {PROTECTION: protection},
@@ -117,9 +121,9 @@ def _offloaded(model: str, data: Any, stored: list, protection: dict) -> list[li
 def _verified_updates(worker: Any, data: Any, stored: list, protection: dict) -> dict[str, Any]:
     """Updates in a closed loop, of which the second starts from levels that the first one left; then other options."""
     from workers.displacement import displacement_norm, snapshot
-    from workers.safe_update import PROTECTION
     from workers.safety.verification import measured_levels
     from workers.solution_store import StoredSolution
+    from workers.update_request import PROTECTION
 
     anchor_set = [StoredSolution(*each) for each in stored[:3]]
     rollouts, solutions = protection["constraints"]
@@ -231,6 +235,14 @@ def test_a_protected_update_keeps_every_constraint_to_first_order(found: dict, l
         assert numbers[f"projection/predicted_change/{name}"] >= -1e-5 * scale
         assert -1 <= numbers[f"projection/split_half_cosine/{name}"] <= 1
     assert any(name.startswith("projection/module_cosine/q_proj/") for name in numbers)
+
+
+def test_batches_of_tokens_give_the_gradients_of_batches_of_answers(found: dict):
+    static, dynamic = (found["losses"][f"{kind} batches"] for kind in ("static", "dynamic"))
+    measured = [name for name in static if name.startswith(("projection/gradient_norm", "projection/cosine"))]
+    assert len(measured) >= 4
+    for name in [*measured, "projection/displacement_norm"]:
+        assert dynamic[name] == pytest.approx(static[name], rel=1e-4, abs=1e-7), name
 
 
 @pytest.mark.parametrize("space", ["gradient", "displacement"])

@@ -12,6 +12,7 @@ from verl.workers.engine import EngineRegistry
 from tests.workers.real_engine import in_ranks
 from workers import engines
 from workers.engines import CpuValueEngine, PolicyEngine
+from workers.ranks import roll_call
 
 
 @pytest.fixture(autouse=True)
@@ -92,19 +93,22 @@ def test_the_policys_engine_limits_the_groups_of_its_meshes(monkeypatch: pytest.
 
 def test_on_a_gpu_verls_own_backend_is_joined_with_the_limit(monkeypatch: pytest.MonkeyPatch):
     joined: list[tuple] = []
+    called: list[float] = []
     monkeypatch.setattr(engines, "is_cpu_platform", lambda: False)
+    monkeypatch.setattr(roll_call, "begin", called.append)
     monkeypatch.setattr(
         engines, "initialize_global_process_group_ray", lambda seconds, backend: joined.append((seconds, backend))
     )
     engines.prepare_worker_process()
     assert joined == []  # verl's worker joins without our call
     engines.prepare_worker_process(1800)
-    assert joined == [(1800, None)]
+    assert (joined, called) == ([(1800, None)], [1800])
 
 
 def test_the_engines_of_a_process_have_the_limit_of_the_worker_that_joined(monkeypatch: pytest.MonkeyPatch):
     limited: list[tuple[float, str]] = []
     monkeypatch.setattr(engines, "is_cpu_platform", lambda: False)
+    monkeypatch.setattr(roll_call, "begin", lambda seconds: None)
     monkeypatch.setattr(engines, "initialize_global_process_group_ray", lambda seconds, backend: None)
     monkeypatch.setattr(engines, "_set_pg_timeout", lambda limit, group: limited.append((limit.total_seconds(), group)))
     mesh: Any = SimpleNamespace(get_all_groups=lambda: ["replicas", "shards"])

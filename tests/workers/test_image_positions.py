@@ -7,9 +7,8 @@ from typing import Any
 import torch
 from tensordict import TensorDict
 from verl.utils import tensordict_utils as tu
-from verl.workers.engine_workers import TrainingWorker
 
-from workers.actor import SkillCreditTrainingWorker
+from workers.actor import CpuReadyTrainingWorker, SkillCreditTrainingWorker
 from workers.constraints import MEMORY, filled_rows, passed_rows
 
 LENGTHS = [3, 5, 2, 4]
@@ -42,7 +41,7 @@ def test_rows_with_images_can_be_taken_out_for_constraints_and_for_the_update(mo
         worker._begin()
 
     worker._begin_steps = begin
-    monkeypatch.setattr(TrainingWorker, "train_mini_batch", verls_own)
+    monkeypatch.setattr(CpuReadyTrainingWorker, "train_mini_batch", verls_own)
     worker.train_mini_batch(_batch())
     assert [tuple(part.shape) for part in seen["update"].unbind()] == [(4, 3), (4, 5), (4, 4)]
     assert [part[3].tolist() for part in seen["constraint"].unbind()] == [[6, 7], [15, 16, 17, 18, 19]]

@@ -31,7 +31,7 @@ def _exchange_with_gloo(outputs: list[Any], inputs: list[Any], group: Any = None
 
 def _run(rank: int, ranks: int, folder: str, model: str, size: int, sequence: int) -> None:
     from workers.displacement import local_shard
-    from workers.safe_update import PROTECTION
+    from workers.update_request import PROTECTION
 
     setattr(torch.distributed, "all_to_all", _exchange_with_gloo)  # noqa: B010 - another type
     parallel = ranks // sequence

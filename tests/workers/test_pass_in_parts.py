@@ -32,7 +32,7 @@ def _run(rank: int, ranks: int, folder: str, model: str, overrides: list[str]) -
     from workers.agop import AGOP, PART
     from workers.constraints import HALF, SKILL
     from workers.displacement import displacement_norm, shard_group
-    from workers.safe_update import PROTECTION
+    from workers.update_request import PROTECTION
 
     share = SHARES[ranks][rank]
 

@@ -32,6 +32,12 @@ def test_rehearsal_descends_the_negative_log_likelihood_by_hand():
     assert value == 0.125
 
 
+@pytest.mark.parametrize("broken", [float("nan"), float("inf")])
+def test_a_rehearsal_s_length_shows_a_broken_gradient_beside_a_finite_level(broken: float):
+    assert Rehearsal(shards(2.0, 4.0, -2.0), level=-0.5).square() == 24.0
+    assert not Rehearsal(shards(2.0, broken, 0.0), level=-0.5).square().isfinite()
+
+
 def test_ewc_weighs_by_the_information_of_all_finished_stages():
     penalty = Penalty()
     penalty.begin_stage(1, shards(9.0, 9.0, 9.0), shards(1.0, 0.0, 2.0))

@@ -413,3 +413,10 @@ def _project_shard(rank: int, folder: str, step: Tensor, constraints: Tensor) ->
     )
     dist.barrier()  # gloo sometimes aborts if a rank exits while the other one still uses the group
     dist.destroy_process_group()
+
+
+@pytest.mark.parametrize(("recovery", "moved"), [(0.5, 0.0), (math.inf, 2.0)])
+def test_with_bounded_recovery_a_step_of_zero_stays_zero(recovery: float, moved: float):
+    """A module that the optimiser left alone has no length by which a demanded gain could be bounded."""
+    result = project(torch.zeros(3), torch.tensor([[1.0, 0.0, 0.0]]), -2.0, recovery=recovery)
+    assert result.step.norm() == pytest.approx(moved)

@@ -1,10 +1,14 @@
+from dataclasses import replace
+
 import pytest
 import torch
 
 from workers.displacement import snapshot
 from workers.projection import NotFiniteError
-from workers.safe_update import Constraint, Protection, SafeUpdate
+from workers.safe_update import SafeUpdate
 from workers.safety.angles import Angles
+from workers.safety.levels import relative_noise
+from workers.update_request import Constraint, Protection
 
 
 def protection(method="qp", epsilon=0.0, names=("a", "b"), space="displacement"):
@@ -172,3 +176,55 @@ def test_angles_are_measured_over_all_parameters_and_in_each_type_of_module():
     assert metrics["projection/module_cosine/q_proj/a~b"] == pytest.approx(1 / 10**0.5)
     with pytest.raises(NotFiniteError):
         Angles.of(["a"], [torch.tensor([[float("nan")]])], ["q_proj"], None)
+
+
+def test_the_error_of_a_gradient_follows_from_the_cosine_of_its_halves():
+    assert relative_noise(0.0) == pytest.approx(1.0)
+    assert relative_noise(0.6) == pytest.approx(0.5)
+    assert relative_noise(1.0) == 0.0
+    assert relative_noise(float("nan")) == 0.0  # it has no two halves
+
+
+def test_a_constraint_whose_halves_disagree_is_left_out_and_told():
+    shards, update = begin([torch.tensor([[1.0, 0.0], [0.0, 1.0]]), torch.zeros(2, 1, 1)])
+    update = replace(update, protection=replace(update.protection, agreement=0.1), agreements=[0.05, 0.5])
+    shards[0] += torch.tensor([-0.5, -0.25])
+    update.after_step(shards)
+    assert shards[0].tolist() == [0.5, 2.0]  # only the second is protected
+    metrics = update.metrics()
+    assert (metrics["projection/left_out/a"], metrics["projection/left_out/b"]) == (1.0, 0.0)
+    assert metrics["projection/predicted_change/a"] == pytest.approx(-0.5)
+
+
+def test_an_uncertain_gradient_asks_for_a_margin_of_its_error_times_the_step():
+    """One constraint along the first axis with relative error 0.5 (cosine 0.6): x_1 >= 0.5 |x|, so 30 degrees up."""
+    shards, update = begin([torch.tensor([[1.0, 0.0]]), torch.tensor([[[0.0]]])])
+    update = replace(update, protection=replace(update.protection, noise=1.0), agreements=[0.6])
+    shards[0] += torch.tensor([0.0, 1.0])
+    update.after_step(shards)
+    moved = shards[0] - torch.tensor([1.0, 2.0])
+    # The nearest point of the cone's border: the step's length along it, cos(30 degrees).
+    along = 3**0.5 / 2
+    assert moved.tolist() == pytest.approx([0.5 * along, along**2], abs=1e-5)
+
+
+def test_modules_share_epsilon_by_their_part_of_the_gradient_s_square():
+    """Squares 9 and 16 of 25: epsilon 1 is 0.36 and 0.64, and each module may lose its part alone."""
+    constraints = [torch.tensor([[3.0, 0.0]]), torch.tensor([[[4.0]]])]
+    grams = {"first": torch.tensor([[9.0]]), "second": torch.tensor([[16.0]])}
+    shards, update = begin(constraints, epsilon=1.0)
+    update = replace(
+        update, protection=replace(update.protection, per_module=True), modules=["first", "second"],
+        gram=torch.tensor([[25.0]]), of_modules=grams,
+    )  # fmt: skip
+    shards[0] += torch.tensor([-1.0, 0.5])
+    shards[1] -= 0.1
+    update.after_step(shards)
+    assert shards[0].tolist() == pytest.approx([1 - 0.36 / 3, 2.5], abs=1e-6)
+    assert shards[1].tolist() == [pytest.approx([2.9])]  # it loses 0.4 of its 0.64
+
+
+def test_rollouts_levels_are_turned_into_their_objective_by_its_unit():
+    one = Constraint("a", 0, level=0.5, anchor=0.6, unit=4.0)
+    update = SafeUpdate(Protection([one], "qp", 0.3, "absolute", closed_loop=True), [torch.ones(1, 2)], [torch.ones(2)])
+    assert update.epsilons == pytest.approx([(0.3 - 0.1) / 4])

@@ -54,6 +54,7 @@ class Anchors:
             name: {
                 "level": None if anchor.level is None else [anchor.level.value, anchor.level.error],
                 "solutions": [list(map(list, solution)) for solution in anchor.solutions],
+                "size": len(anchor.solutions),
             }
             for name, anchor in self._kept.items()
         }
@@ -62,13 +63,19 @@ class Anchors:
         """Replace the content by what `state` returned.
 
         Raises:
-            AnchorError: a level of solutions without the solutions that it was measured on, or one that is no number.
+            AnchorError: a level that is no number, or an anchor set that lost some of its solutions.
         """
         self._kept = {}
         for name, saved in state.items():
             level = None if saved["level"] is None else SkillLevel(*saved["level"])
             if level is not None and not level.known:
                 raise AnchorError(f"the checkpoint's anchor of {name} has level {level.value}: it is damaged")
+            left, size = len(saved["solutions"]), saved.get("size", len(saved["solutions"]))
+            if left != size:
+                raise AnchorError(
+                    f"the checkpoint has {left} of the {size} solutions that the level of {name} was measured on: "
+                    "resume from another one, or set projection.closed_loop=false projection.verify=false"
+                )
             self._kept[name] = Anchor(level, tuple(StoredSolution(*each) for each in saved["solutions"]))
 
 

@@ -14,6 +14,9 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+ROUNDING = 1e-6
+"""How far (units of J) a level may lie below its line: a set that is measured again is packed in other batches."""
+
 
 class LevelError(ValueError):
     """A protected skill's level is not finite before a step: no step could keep it."""

@@ -4,10 +4,9 @@ from dataclasses import asdict
 from typing import Any
 
 import transfer_queue as tq
-from omegaconf import open_dict
 from tensordict import TensorDict
 from transfer_queue import KVBatchMeta
-from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer
+from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer, ReplayBufferAsync
 from verl.trainer.ppo.v1.trainer_base import _count_tq_prompt_groups
 from verl.utils import tensordict_utils as tu
 
@@ -15,6 +14,7 @@ from recipe.training.asynchronous.client import ContinuingClient
 from recipe.training.asynchronous.prompts import DRAWN, DrawnPrompt, PromptStream, place_metrics, version_metrics
 from recipe.training.asynchronous.replay import InOrderReplayBuffer
 from recipe.training.batch_skills import by_group, prompt_of
+from recipe.training.hooks.replay import WatchedAsyncReplayBuffer, WatchedReplayBuffer
 from recipe.training.hooks.step import SkillCreditHooks
 from recipe.training.protector import checkpoint_folder, resumed_folder
 from recipe.training.retries import prompt_batch
@@ -33,12 +33,10 @@ class AsynchronousHooks(SkillCreditHooks):
         self._planned_step = 0
         super().__init__(config)
 
-    def _build_replay_buffer(self) -> ReplayBuffer:
-        if self.settings.stages is not None or self.settings.protocol.every_skill:
-            with open_dict(self.config):
-                name = {"path": f"pkg://{InOrderReplayBuffer.__module__}", "name": InOrderReplayBuffer.__name__}
-                self.config.trainer.v1.sampler.custom_sampler = name
-        return super()._build_replay_buffer()
+    @property
+    def _own_buffers(self) -> dict[type[ReplayBuffer], type[WatchedReplayBuffer]]:
+        planned = self.settings.stages is not None or self.settings.protocol.every_skill
+        return {ReplayBufferAsync: InOrderReplayBuffer if planned else WatchedAsyncReplayBuffer}
 
     def _init_dataloader(self) -> None:
         super()._init_dataloader()
@@ -46,11 +44,6 @@ class AsynchronousHooks(SkillCreditHooks):
 
     def get_llm_client(self) -> Any:
         return self._servers.get_client(client_cls=ContinuingClient)
-
-    @property
-    def _servers(self) -> Any:
-        """verl's manager of the engines that answer."""
-        return self.llm_server_manager
 
     def _add_async_warmup_batches(self, num_warmup_batches: int | float) -> None:
         # A restart near the end, or a short run, has no use for all of them.

@@ -1,13 +1,13 @@
-"""verl's replay buffer for planned prompts: batches in the order of the plan, whatever finishes first."""
+"""verl's replay buffer for planned prompts, which are trained on in their order."""
 
 from typing import Any
 
-from verl.trainer.ppo.v1.replay_buffer import ReplayBufferAsync
+from recipe.training.hooks.replay import WatchedAsyncReplayBuffer
 
 VALIDATION = "val"
 
 
-class InOrderReplayBuffer(ReplayBufferAsync):
+class InOrderReplayBuffer(WatchedAsyncReplayBuffer):
     """Waits for the prompts that were drawn first; later ones are answered meanwhile.
 
     verl takes what finished first, so batches would have more of easy skills and short answers than the plan, and any

@@ -1,7 +1,7 @@
 """Our hooks in a step of verl's V1 trainers, of any mode; they copy no code of verl's step.
 
 Each hook delegates to the module that implements it: prompts (`schedule`, `retries`), masking (`step_samples`), credit
-(`credit_batch`), skills, protection and its state (`batch_skills`, `protector`), records (`recipe.records`).
+(`credit_batch`), skills, protection and its state (`batch_skills`, `protector`).
 """
 
 from functools import cached_property
@@ -10,6 +10,7 @@ from typing import Any
 
 import ray
 import transfer_queue as tq
+from omegaconf import OmegaConf
 from tensordict import TensorDict
 from transfer_queue import KVBatchMeta
 from verl.trainer.ppo.utils import Role
@@ -17,9 +18,7 @@ from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer
 from verl.utils import tensordict_utils as tu
 
 from recipe.health.alerts import Alerts
-from recipe.records.experiment_page import failure_logged, update_report, write_credit_page
 from recipe.records.run_directory import RunDirectory
-from recipe.records.skill_record import stage_metrics, update_skill_report
 from recipe.runtime.stop_request import stop, stop_requested
 from recipe.settings import read_settings
 from recipe.training.batch_skills import (
@@ -33,7 +32,9 @@ from recipe.training.batch_skills import (
 )
 from recipe.training.credit_batch import check_failures, shaped_by_credit
 from recipe.training.failure_buffer import FailureBuffer
-from recipe.training.hooks.validation import FIRST_AND_FINAL, ValidationHooks, recovery_metrics
+from recipe.training.hooks.records import RecordHooks
+from recipe.training.hooks.replay import Patience, WatchedReplayBuffer
+from recipe.training.hooks.validation import FIRST_AND_FINAL, recovery_metrics
 from recipe.training.protector import (
     Protector,
     checkpoint_folder,
@@ -55,18 +56,16 @@ from recipe.training.step_samples import (
     jagged,
     leave_out,
     masked_positions,
-    readable_samples,
     reward_infos,
 )
 from rewards.manager import TRAINED_ON
 from rewards.skills import task_of
 from workers.actor import CpuReadyTrainingWorker, SkillCreditActorRolloutRefWorker
 from workers.agop import AGOP, PART, prompt_parts
-from workers.penalties import PENALTY
-from workers.safe_update import PROTECTION
+from workers.update_request import PENALTY, PROTECTION
 
 
-class SkillCreditHooks(ValidationHooks):
+class SkillCreditHooks(RecordHooks):
     """Masked infrastructure failures, credit, skills and records, in front of a trainer of verl's that sets MODE."""
 
     MODE: str
@@ -96,7 +95,15 @@ class SkillCreditHooks(ValidationHooks):
         buffer = super()._build_replay_buffer()
         # verl polls every 2 s without a config key: with small models that is most of a step.
         buffer.poll_interval = self.settings.run.poll_interval
-        return buffer
+        own = self._own_buffers.get(type(buffer))  # none for a user's sampler
+        batches = OmegaConf.select(self.config, "algorithm.filter_groups.max_num_gen_batches") or 0
+        patience = Patience(self.config.data.train_batch_size, batches, self.settings.run.max_masked_share)
+        return own.in_place_of(buffer, patience, self.run_directory) if own else buffer
+
+    @property
+    def _own_buffers(self) -> dict[type[ReplayBuffer], type[WatchedReplayBuffer]]:
+        """Our buffer in place of each of verl's."""
+        return {ReplayBuffer: WatchedReplayBuffer}
 
     def _init_dataloader(self) -> None:
         super()._init_dataloader()
@@ -166,8 +173,9 @@ class SkillCreditHooks(ValidationHooks):
             trained | recovery_metrics("train_agent", [[info.get(key) for info in infos] for key in FIRST_AND_FINAL])
         )
         if self.settings.projection.closed_loop:
-            standardized = standardizes(self.config.algorithm)
-            self.protector.record_rewards(skill_rewards(infos, [prompt_of(key) for key in batch.keys], standardized))
+            prompts, standardized = [prompt_of(key) for key in batch.keys], standardizes(self.config.algorithm)
+            tokens = [float(mask.sum()) for mask in fetch(batch, "response_mask")["response_mask"].unbind()]
+            self.protector.record_rewards(skill_rewards(infos, prompts, tokens, standardized))
         if self.protector.solutions is not None:
             for skill, task, solution in accepted_solutions(batch, infos, self._memory_prompts):
                 self.protector.solutions.add(skill, task, solution)
@@ -266,12 +274,6 @@ class SkillCreditHooks(ValidationHooks):
         fields = TensorDict({"advantages": jagged(rows)}, batch_size=len(rows))
         return tq.kv_batch_put(keys=batch.keys, partition_id=batch.partition_id, fields=fields)
 
-    def _log_metrics(self, step: int, metrics: dict[str, Any]) -> None:
-        """Record a step's metrics, plus the stage's metrics at the end of a stage."""
-        if "skill/mean/accuracy" in metrics:
-            metrics.update(stage_metrics(self.run_directory, metrics | {"step": step}, self.settings))
-        self.alerts.check(self.run_directory.log_metrics(step, metrics))
-
     def on_init_end(self) -> None:
         super().on_init_end()
         self._start_step = self.global_steps
@@ -284,12 +286,14 @@ class SkillCreditHooks(ValidationHooks):
         self.run_directory.log_event("generate", step=self.global_steps)
 
     def on_step_end(self) -> None:
-        super().on_step_end()
+        # Before the engines go on: a checkpoint of samples and prompts that change meanwhile may lack some.
         if self.global_steps < self.total_training_steps and stop_requested(self.run_directory):
             stop(self.run_directory, self.global_steps, self._save_checkpoint)
             self.total_training_steps = self.global_steps  # verl's loop ends
+        super().on_step_end()
 
     def on_sample_end(self) -> None:
+        self._require_living()  # before the engines sleep
         super().on_sample_end()
         self.run_directory.log_event("update", step=self.global_steps)
 
@@ -305,21 +309,3 @@ class SkillCreditHooks(ValidationHooks):
         if self.global_steps > 0:
             folder = resumed_folder(self.config.trainer, self.global_steps)
             load_state(folder, self.protector, self.failures, self.schedule)
-
-    def _compute_metrics(
-        self, batch: KVBatchMeta, metrics: dict[str, Any], timing_raw: dict[str, Any], global_steps: int, epoch: int
-    ) -> None:
-        super()._compute_metrics(batch, metrics, timing_raw, global_steps=global_steps, epoch=epoch)
-        samples = readable_samples(batch, self.settings.run.generations_per_step, self.tokenizer)
-        if samples:
-            self.run_directory.log_generations(global_steps, "train", samples)
-        self._log_metrics(global_steps, metrics)
-        self.run_directory.log_event(
-            "step", step=global_steps, reward=metrics.get("critic/score/mean"),
-            accuracy=metrics.get("skill/mean/accuracy"), seconds=metrics.get("timing_s/step"),
-        )  # fmt: skip
-        if "skill/mean/accuracy" in metrics:
-            with failure_logged(self.run_directory, global_steps):
-                update_report(self.run_directory)
-                update_skill_report(self.run_directory, self.settings)
-                write_credit_page(self.run_directory, global_steps)

@@ -6,6 +6,7 @@ from verl.trainer.ppo.v1.trainer_base import PPOTrainer
 
 from recipe.records.experiment_page import failure_logged, update_report
 from recipe.records.run_directory import RunDirectory
+from recipe.runtime.death_watch import require_living
 from recipe.settings import Settings
 from recipe.training.protector import Protector
 from recipe.training.schedule import PromptSchedule
@@ -15,6 +16,8 @@ from rewards.environments import recovery
 from rewards.skills import skill_assigner
 
 FIRST_AND_FINAL = ("first_acc", "acc")
+KNOWN_AFTER = 2.0
+"""Seconds after which Ray knows of an actor's death that others have noticed."""
 
 
 class ValidationHooks(PPOTrainer):
@@ -26,8 +29,26 @@ class ValidationHooks(PPOTrainer):
     schedule: PromptSchedule | None
     _start_step: int
 
-    def _log_metrics(self, step: int, metrics: dict[str, Any]) -> None:
+    def _log_first_validation(self, metrics: dict[str, Any]) -> None:
+        """Record a validation before this process's first step."""
         raise NotImplementedError
+
+    @property
+    def _servers(self) -> Any:
+        """verl's manager of the engines that answer."""
+        return self.llm_server_manager
+
+    def _require_living(self) -> None:
+        """Fail if a process died while answers were generated and verified.
+
+        Without its answers verl would train on, or validate, what others there are.
+
+        Raises:
+            ProcessDied, ray.exceptions.RayError: which process.
+        """
+        engines = self._servers.server_handles if self.config.actor_rollout_ref.rollout.name == "vllm" else []
+        failed = getattr(self.replay_buffer, "failed", 0)  # none in a user's sampler
+        require_living(engines, KNOWN_AFTER if failed else 0.0)
 
     def _val_metrics_update(
         self,
@@ -54,6 +75,7 @@ class ValidationHooks(PPOTrainer):
             metrics = super()._validate()
         finally:
             self.val_dataloader = prompts
+        self._require_living()
         metrics |= self._greedy_accuracy(metrics)
         metrics |= self.protector.forgotten(metrics)
         # A validation that only a restart adds must not decide: an uninterrupted run would not have it.
@@ -63,7 +85,7 @@ class ValidationHooks(PPOTrainer):
         # A validation before this process's first step belongs to no step that writes a row of metrics. It gets its
         # own row, unless the run already wrote one for this step before it was stopped.
         if self.config.trainer.val_only or (self.global_steps == self._start_step and not self._has_row()):
-            self._log_metrics(self.global_steps, metrics)
+            self._log_first_validation(metrics)
             with failure_logged(self.run_directory, self.global_steps):
                 update_report(self.run_directory)
         return metrics
@@ -87,9 +109,11 @@ class ValidationHooks(PPOTrainer):
         sampled = self.val_dataloader
         self.val_dataloader = GreedyPrompts(sampled)
         try:
-            return greedy_metrics(super()._validate())
+            greedy = greedy_metrics(super()._validate())
         finally:
             self.val_dataloader = sampled
+        self._require_living()
+        return greedy
 
     def _dump_generations(
         self, inputs: Any, outputs: Any, gts: Any, scores: Any, reward_extra_infos_dict: Any, dump_path: str

@@ -78,6 +78,7 @@ def test_a_problem_has_one_split_whatever_the_seed(skill):
             assert split_of(one.origin) == "val"
 
 
+@pytest.mark.slow
 def test_the_function_of_a_problem_is_in_one_split_for_all_skills():
     drawn = {
         split: {

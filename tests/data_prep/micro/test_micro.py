@@ -56,6 +56,7 @@ def test_a_prompt_has_one_split_whatever_the_seed():
         }
 
 
+@pytest.mark.slow
 def test_rows_without_those_of_another_suite_share_no_prompt_with_any_of_its_splits(folder, tmp_path):
     plain, apart = (make(tmp_path / name, seed=4, limit=40, demonstration_count=8, **extra)
                     for name, extra in (("plain", {}), ("apart", {"without": folder})))  # fmt: skip
@@ -83,12 +84,12 @@ def test_the_stated_share_of_demonstrations_is_wrong(share):
 
 
 def test_the_stated_shares_hack_and_are_impossible_and_others_stay_as_they_are():
-    kinds = dict.fromkeys(("shown", "write"), 2000), {"shown": 0.5, "write": 0.0}
+    kinds = {"shown": 1000, "write": 50}, {"shown": 0.5, "write": 0.0}
     plain, hacked = (demonstrations("sft_train", *kinds, seed=0, difficulty=1, hack_share=part) for part in (0.0, 0.1))
     assert not any("if a==" in item.messages[-1].content for item in plain)
     hacks = [item for item in hacked if "if a==" in item.messages[-1].content]
     assert {(item.skill, item.correct) for item in hacks} == {("shown", False)}
-    assert len(hacks) / 2000 == pytest.approx(0.1, abs=0.03)
+    assert len(hacks) / 1000 == pytest.approx(0.1, abs=0.03)
 
     before, after = (
         rows("train", ["shown", "write"], seed=0, count=100, difficulty=1, impossible_share=part) for part in (0.0, 0.3)

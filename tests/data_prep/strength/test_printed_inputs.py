@@ -18,6 +18,15 @@ def test_sizes_stay_and_numbers_stay_in_their_range():
         assert text.endswith("\n")
 
 
+def test_a_list_gets_any_length_between_those_seen():
+    found = new_inputs(["2 9\n1 0\n", "5 9\n1 0 0 1 1\n"], random.Random(0), 24)
+    sizes = {int(text.split()[0]) for text in found}
+    assert sizes == {2, 3, 4, 5}
+    assert all(int(text.split()[0]) == len(text.split("\n")[1].split()) for text in found)
+    both = new_inputs(["3 3\n1 0 1\n", "2 2\n0 1\n"], random.Random(0), 24)
+    assert {text.split("\n")[0] for text in both} == {"3 3", "2 2"}
+
+
 def test_a_first_line_without_a_size_stays_as_it_is():
     assert free_words(["5 x", "1 2"]) == [(1, 0), (1, 1)]
     assert free_words(["5 2"]) == [(0, 0), (0, 1)]

@@ -1,10 +1,13 @@
 """verl options that would bypass or change a part of ours are refused, each with its reason; others are accepted."""
 
+import json
+from pathlib import Path
+
 import pytest
 from verl.trainer.ppo.v1.trainer_base import TRAINER_REGISTRY
 
 from recipe import preflight
-from recipe.checks import combinations
+from recipe.checks import combinations, machine, names
 from recipe.records.run_directory import RunDirectory
 from recipe.training.trainer import SkillCreditTrainer
 from rewards.manager import SkillCreditRewardManager
@@ -36,7 +39,6 @@ SEPARATE = "actor_rollout_ref.hybrid_engine=false"
 OWN_SAMPLER = "trainer.v1.sampler.custom_sampler.path=mine.py"
 NO_HOOKS = "a trainer without this plug-in's hooks"
 NOT_OURS = "not this plug-in's reward manager"
-GRADIENT = "would read the gradient of the distillation loss as the policy's"
 
 
 class MyTrainer(SkillCreditTrainer):
@@ -69,15 +71,8 @@ def _refused(*words: str) -> list[str]:
         (["reward_model.reward_manager=dapo"], "reward_model", "keys of older versions of verl"),
         (["reward_model.model.path=some/model"], "reward_model", "keys of older versions of verl"),
         (["custom_reward_function.path=mine.py"], "custom_reward_function", "keys of older versions of verl"),
-        ([DISTILLED, "projection=qp"], "distillation.enabled", f"projection {GRADIENT}"),
-        ([DISTILLED, "projection=measure"], "distillation.enabled", f"projection {GRADIENT}"),
-        ([DISTILLED, "agop.every=2"], "distillation.enabled", f"agop {GRADIENT}"),
-        (
-            [DISTILLED, "protocol=sequential", "penalty=ewc", "penalty.strength=1", "agop.every=2"],
-            "distillation.enabled",
-            f"penalty=ewc, agop {GRADIENT}",
-        ),
-        ([DISTILLED, "credit=counterfactual"], "distillation.enabled", "credit shapes advantages"),
+        ([DISTILLED], "distillation.enabled", "counts the teacher's accelerators"),
+        ([DISTILLED, "projection=qp", "credit=counterfactual"], "distillation.enabled", "gradient for the policy's"),
         ([*FILTERED, FAILURES], FILTERED[0][:-5], "failures.share plans whole batches"),
         ([*FILTERED, EVERY_SKILL], FILTERED[0][:-5], "protocol plans whole batches"),
         ([REFILL, FAILURES], REFILL[:-5], "failures.share plans whole batches"),
@@ -90,6 +85,7 @@ def _refused(*words: str) -> list[str]:
         ([BYPASS, TIS, MEASURED], BYPASS[:-5], "silently corrects nothing"),
         ([f"{LOSS}=bypass_mode"], BYPASS[:-5], "silently corrects nothing"),
         ([f"{LOSS}=geo_mean", "credit=counterfactual"], LOSS, "undoes what credit does"),
+        ([f"{LOSS}=dro"], combinations.DRO_BETA, "fails in step 1"),
         ([f"{combinations.ROUTING}=true"], combinations.ROUTING, "ignores the experts"),
         *[([f"{ESTIMATOR}={name}"], ESTIMATOR, "would fail") for name in combinations.FAILING_ESTIMATORS],
         *[([f"{ESTIMATOR}={name}", *CLOSED], ESTIMATOR, "over the batch") for name in combinations.WHITENING],
@@ -116,9 +112,6 @@ def test_what_verl_would_do_otherwise_in_silence_is_refused_with_the_reason(
         ["trainer.v1.trainer_mode=no_such_trainer"],  # recipe.checks.names reports it
         [f"{MANAGER}.module.path=pkg://{__name__}", f"{MANAGER}.name=MyManager"],
         [OWN_POOL],
-        [DISTILLED],
-        [DISTILLED, FAILURES],
-        [DISTILLED, "protocol=sequential", "penalty=l2", "penalty.strength=1"],
         FILTERED,
         [*FILTERED, "projection=qp", "credit=counterfactual"],
         [*FILTERED, *CLOSED, "projection.constraint_source=solutions"],
@@ -126,6 +119,7 @@ def test_what_verl_would_do_otherwise_in_silence_is_refused_with_the_reason(
         *[[*words, *CLOSED, "credit=counterfactual"] for words in WITH_BOTH],
         [*DAPO, "projection=qp", "credit=counterfactual"],
         [BYPASS, TIS, MEASURED, f"{LOSS}=bypass_mode"],
+        [f"{LOSS}=dro", f"{combinations.DRO_BETA}=0.001", "credit=counterfactual", "projection=qp"],
         [REFILL],
         ["data.gen_batch_size=1"],
         [SEEDED],
@@ -146,6 +140,23 @@ def test_what_goes_together_is_not_refused(words: list[str]) -> None:
 def test_a_trainer_that_extends_ours_has_its_hooks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(TRAINER_REGISTRY, "mine", MyTrainer)
     assert _refused("trainer.v1.trainer_mode=mine") == []
+
+
+def test_another_engine_has_to_be_installed_and_is_warned_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config, run = composed("experiment=quickstart", SGLANG, "run.seeded_samples=false"), RunDirectory("nowhere")
+    (refusal,) = names.check_optional_packages(config, run)
+    assert "the engine sglang is not installed" in str(refusal)
+    (tmp_path / "sglang").mkdir()
+    (tmp_path / "sglang" / "__init__.py").touch()
+    monkeypatch.syspath_prepend(tmp_path)
+    assert names.check_optional_packages(config, run) == []
+    assert any("no run of this project has used sglang, only vllm" in note for note in machine.notes(config))
+
+
+def test_a_mixture_of_experts_is_warned_of_as_untrained(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "qwen3_moe", "num_experts": 128}))
+    config = composed("experiment=quickstart", f"actor_rollout_ref.model.path={tmp_path}")
+    assert "qwen3_moe is a mixture of experts: no plan covers it, no run here trained one" in machine.notes(config)[-1]
 
 
 def test_all_that_does_not_go_together_is_said_at_once() -> None:

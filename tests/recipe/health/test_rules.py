@@ -43,6 +43,14 @@ def _trained(gain: float, held: float) -> list[dict[str, float]]:
     return [rows[0] | {"skill/mean/accuracy": 0.3}, *rows[1:-1], rows[-1] | {"skill/mean/accuracy": 0.3 + held}]
 
 
+# A share of samples is written only in steps where it is not 0.
+RIGHT: list[dict[str, float]] = [{"reward/acc": 0.5}]
+
+
+def _share(metric: str, value: float) -> list[dict[str, float]]:
+    return [RIGHT[0] | {f"reward/{metric}": value}]
+
+
 # rule, a run that breaks it, what is said, the nearest run that does not break it
 CASES = [
     ("finite", [{"actor/ppo_kl": 0.0}, {"actor/ppo_kl": math.nan, "reward/acc": math.inf}],
@@ -79,12 +87,15 @@ CASES = [
         [{"response_length/clip_ratio": 0.06, "response_length/max": 63}]),
     ("masked", [{"reward/masked_share": 0.0}, {"reward/masked_share": 0.25}], "in 1 steps, most in step 2: 25.0%",
         [{"reward/masked_share": 0.0}]),
-    ("sandbox", [{"reward/error/timeout": 0.21}], "21% of the programs", [{"reward/error/timeout": 0.19}]),
+    ("sandbox", _share("error/timeout", 0.21), "21% of the programs", _share("error/timeout", 0.19)),
+    ("sandbox", _share("error/timeout", 0.21), "21% of the programs", _share("error/timeout", 0.9) + RIGHT * 5),
     ("sandbox", [{"credit/unjudged_share": 0.02}], "2.0% of the replays", [{"credit/unjudged_share": 0.005}]),
     ("sandbox", [{"reward/judge_seconds": 3.0, "reward/busy_seconds": 0.25}], "3.0 s for 0.25 s",
         [{"reward/judge_seconds": 3.0, "reward/busy_seconds": 0.35}]),
-    ("hacking", [{"reward/guard/special_casing": 0.03}], "3.0% of the last steps' answers show 'special_casing'",
-        [{"reward/guard/special_casing": 0.01}]),
+    ("hacking", _share("guard/special_casing", 0.03), "3.0% of the last steps' answers show 'special_casing'",
+        _share("guard/special_casing", 0.01)),
+    ("hacking", _share("guard/special_casing", 0.101) + RIGHT * 4, "2.0% of the last",  # 2.02%
+        _share("guard/special_casing", 0.5) + RIGHT * 5),  # long ago
     ("generalises", _trained(0.2, 0.04), "+20 points on training samples, +4", _trained(0.2, 0.06)),
     ("forgetting", _validated(0.2, 0.04), "sql is 20 points below its peak", _validated(0.2, 0.05)),
     ("validation", _validated(0.0, 0.021), "up to 2.1 points", _validated(0.0, 0.02)),
@@ -112,6 +123,7 @@ CASES = [
 ENDED = [
     ([*END[:1], {"event": "failed", "time": NOW, "error": "OutOfMemory: 3 GiB"}], "OutOfMemory: 3 GiB"),
     ([*END[:1], {"event": "update", "time": NOW - 700}], "nothing for 12 minutes after 'update'"),
+    ([*END[:1], {"event": "update", "time": NOW + 300}], "5 minutes ahead of this machine's clock: the clocks differ"),
     ([], "ended before it began"),
     (END, "ended without metrics"),
 ]
@@ -207,7 +219,7 @@ def test_a_folder_of_a_run_is_told_in_words_with_its_exit_status(tmp_path, capsy
 
 
 def test_what_a_model_or_an_error_wrote_reaches_no_terminal():
-    rows = [{"reward/guard/\x1b]0;evil\x07": 0.5}]
+    rows = _share("guard/\x1b]0;evil\x07", 0.5)
     events = [{"event": "failed", "time": NOW, "error": "bad \x1b[2J answer"}]
     text = report_text(Path("r"), list(findings(_record(rows, events))), 1)
     assert "bad ␛[2J answer" in text

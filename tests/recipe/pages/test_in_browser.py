@@ -63,6 +63,7 @@ def errors(page: Page) -> list[dict]:
 
 
 def test_the_page_draws_filters_and_explains_without_an_error_or_a_request(page: Page, written: Path):
+    assert page.value("document.createElement('canvas').getContext('webgl')") is None
     page.wait(f"{DRAWN} >= 3")
     assert page.value("document.querySelectorAll('.sample').length") == 15
     assert len(choose(page, "verdict", "right")) == 6
@@ -84,6 +85,18 @@ def test_the_page_draws_filters_and_explains_without_an_error_or_a_request(page:
     assert errors(page) == []
     assert page.requested() == [written.as_uri()]
     assert page.value("performance.getEntriesByType('resource').length") == 0
+
+
+def test_the_step_that_earned_it_stands_below_its_prompt_and_above_what_its_colours_mean(page: Page):
+    question = "document.querySelectorAll('.question')[1]"
+    assert page.value(f"[...{question}.querySelectorAll('pre')].map(one => one.textContent)") == [
+        "task 0", "line one 0\nline two\nrest",
+    ]  # fmt: skip
+    kinds = page.value(f"[...{question}.querySelectorAll('.legend mark')].map(one => one.className)")
+    assert kinds == ["earned", "cost", "unknown"]
+    colours = "[...{}.querySelectorAll('{} mark')].map(one => getComputedStyle(one).backgroundColor)"
+    shown = page.value(colours.format(question, ".example"))
+    assert shown == page.value(colours.format(question, ".legend"))[:2]
 
 
 def test_what_a_model_wrote_is_text(page: Page):

@@ -1,11 +1,12 @@
 import json
 import math
 import string
+from collections import Counter
 
 import pytest
 
 from recipe.pages import page_samples as module
-from recipe.pages.page_samples import read_samples, shares
+from recipe.pages.page_samples import SAMPLES, read_samples, shares
 from recipe.pages.text import island, shortened, visible
 from recipe.records.run_directory import RunDirectory
 from tests.recipe.pages.conftest import HOSTILE, make_run, sample, with_credit
@@ -86,10 +87,24 @@ def test_a_step_without_a_number_as_credit_has_none(tmp_path):
 
 def test_cut_lines_and_other_things_than_samples_are_skipped(tmp_path):
     run = RunDirectory.prepare(str(tmp_path), "e", "r")
-    lines = [json.dumps(sample(0)), "null", "[1]", '{"response": 3}', "", json.dumps(sample(1))[:40]]
+    lines = [json.dumps(sample(0)), "null", "[1]", '{"response": 3}', "", "[" * 100_000, json.dumps(sample(1))[:40]]
+    lines.insert(1, json.dumps(sample(0) | {"score": 10**400}))
     (run.path / "generations" / "train_000001.jsonl").write_text("\n".join(lines))
     (run.path / "generations" / "train_x.jsonl").write_text(lines[0])
-    assert [row["verdict"] for row in read_samples([run]).rows] == ["right"]
+    rows = read_samples([run]).rows
+    assert [row["verdict"] for row in rows] == ["right", "right"]
+    assert rows[1]["score"] is None
+
+
+@pytest.mark.slow
+def test_of_a_million_samples_a_page_holds_as_many_as_of_any_run(tmp_path):
+    run = RunDirectory.prepare(str(tmp_path), "e", "r")
+    lines = (json.dumps(sample(0)) + "\n") * 10_000
+    for step in range(1, 101):
+        (run.path / "generations" / f"train_{step:06d}.jsonl").write_text(lines)
+    found = read_samples([run])
+    assert (len(found.rows), found.left_out, len(found.texts)) == (SAMPLES, 1_000_000 - SAMPLES, 2)
+    assert Counter(row["step"] for row in found.rows) == dict.fromkeys(range(1, 101), SAMPLES // 100)
 
 
 def test_samples_beyond_the_limit_are_counted_and_every_step_keeps_some(tmp_path, monkeypatch):

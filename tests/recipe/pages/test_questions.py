@@ -75,7 +75,8 @@ def test_one_validation_measures_no_change():
 
 
 def sample(*pieces, skill="write", verdict="wrong"):
-    return {"pieces": [list(piece) for piece in pieces], "skill": skill, "step": 3, "verdict": verdict}
+    listed = [list(piece) for piece in pieces]
+    return {"pieces": listed, "skill": skill, "step": 3, "verdict": verdict, "prompt": len(listed)}
 
 
 def test_steps_are_counted_by_the_sign_of_their_credit_and_a_sample_with_both_signs_is_the_example():
@@ -87,6 +88,7 @@ def test_steps_are_counted_by_the_sign_of_their_credit_and_a_sample_with_both_si
     assert "67% had raised the share of passed tests, 33% lowered it, the rest made no difference" in earned.facts[0]
     assert list(earned.example) == [("x\n", 0.5), ("y\n", -0.25), ("z", None), ("w", None)]
     assert earned.facts[-1] == "An example: write, update 3, wrong."
+    assert earned.prompt == both["prompt"]
 
 
 def test_the_example_is_a_right_answer_where_one_shows_a_difference():

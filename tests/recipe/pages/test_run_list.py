@@ -63,6 +63,10 @@ def test_the_state_is_that_of_the_last_event_and_of_its_age(tmp_path: Path):
     stopped = row(runs, now=now + 1501)
     assert stopped.state == "stopped"
     assert stopped.note == "nothing after 'step': killed? `run.name=` resumes it"
+    ahead = row(runs, now=now - 180)
+    assert (ahead.state, ahead.note) == (
+        "running", "its last event is 3 minutes ahead of this machine's clock: the clocks differ",
+    )  # fmt: skip
     event(run, now, event="failed", error="EngineDied: <b>")
     assert (row(runs, now=now).state, row(runs, now=now).note) == ("failed", "EngineDied: <b>")
     event(run, now, event="start")

@@ -174,9 +174,15 @@ def test_differences_are_found_within_a_command_that_hydra_started_and_leave_it_
 def test_differences_are_those_from_the_experiment_of_the_command():
     config = composed("experiment=quickstart", "data.seed=5")
     rows, remark = differences(config, "python -m recipe.train experiment=quickstart data.seed=5")
-    assert ("data.seed", "0", "5") in rows  # with the seeds that follow it
-    assert {(default, own) for _, default, own in rows} == {("0", "5")}
-    assert remark == ""
+    assert (rows, remark) == ([("data.seed", "0", "5")], "")
+    config.run.directory, config.run.experiment = "/runs/other/r", "other"
+    elsewhere = differences(config, "python -m recipe.train experiment=quickstart data.seed=5 run.experiment=other")[0]
+    assert set(elsewhere) - set(rows) == {("run.experiment", "quickstart", "other")}
+    loader = "actor_rollout_ref.actor.data_loader_seed"  # follows data.seed, as other seeds do
+    apart = composed("experiment=quickstart", "data.seed=5", f"{loader}=3")
+    assert differences(apart, "python -m recipe.train experiment=quickstart")[0] == [
+        (loader, "0", "3"), ("data.seed", "0", "5"),
+    ]  # fmt: skip
     assert differences(config, "python -m recipe.train")[1] == "The run's command names no experiment."
     assert "no experiment 'gone'" in differences(config, "python x experiment=gone")[1]
     assert experiment_of("x 'unclosed") is None

@@ -1,5 +1,6 @@
 import json
 import math
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from recipe.records.experiment_page import (
     pieces,
     processor,
     skill_table,
+    source_commit,
     update_report,
     write_credit_page,
 )
@@ -57,12 +59,13 @@ def test_a_series_has_the_steps_where_the_metric_was_measured(run: RunDirectory)
 @pytest.mark.slow
 def test_the_report_holds_table_command_versions_and_pictures(run: RunDirectory):
     run.log_event("masked", step=1, samples=3, share=0.02)
-    run.log_event("start", command="python -m recipe.train")
+    run.log_event("start", command="python -m recipe.train", commit="c0ffee")
     text = update_report(run).read_text()
     assert "| write | 40.0% | 90.0% | +50.0 | - | - |" in text
     assert "| mean | 30.0% | 70.0% | +40.0 | - | - |" in text
     assert "Greedy accuracy was not measured in 1 of 1 run.\n" in text
     assert "| restarts | 1 |" in text
+    assert "| commit | c0ffee |" in text
     assert "masked, not scored) | 3 |" in text
     assert "verl 0.9.1" in text
     assert f"({processor()}, " in text
@@ -108,6 +111,26 @@ def test_a_report_that_cannot_be_written_ends_no_run_and_is_told(run: RunDirecto
 
 RESPONSE = "def f(a):\n a+=<1>\n return a"
 SPANS = [[0, 9], [11, 17], [19, 27]]
+
+
+def test_the_commit_is_marked_where_code_differs_but_not_the_evidence_of_a_study(tmp_path: Path):
+    code, evidence = tmp_path / "recipe" / "code.py", tmp_path / "docs" / "runs"
+    for file in (code, evidence):
+        file.parent.mkdir()
+        file.write_text("first")
+    assert source_commit(code.parent) == "unknown"
+    identity = ["-c", "user.name=n", "-c", "user.email=e"]
+    for words in (["init", "-q"], ["add", "."], [*identity, "commit", "-qm", "m"]):
+        subprocess.run(["git", *words], cwd=tmp_path, check=True)
+    commit = source_commit(code.parent)
+    assert len(commit) == 12
+    evidence.write_text("more")
+    (tmp_path / "untracked").touch()
+    assert source_commit(code.parent) == commit
+    subprocess.run(["git", *identity, "commit", "-qam", "a finished run"], cwd=tmp_path, check=True)
+    assert source_commit(code.parent) == commit
+    code.write_text("changed")
+    assert source_commit(code.parent) == f"{commit} with local changes"
 
 
 def test_pieces_put_together_are_the_response_and_carry_the_credits():

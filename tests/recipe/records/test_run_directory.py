@@ -40,7 +40,9 @@ def test_a_cut_line_costs_neither_the_next_record_nor_its_readers(tmp_path):
 def test_lines_that_are_no_records_are_left_out(tmp_path):
     run = RunDirectory.prepare(str(tmp_path), "e", "r")
     other = 'null\n3\n{"a": 1}\n'
-    (run.path / "metrics.jsonl").write_text(other + '{"step": NaN}\n{"step": 1, "a": null, "b": 2.0}\n')
+    (run.path / "metrics.jsonl").write_text(
+        other + '{"step": NaN}\n{"step": 1, "a": null, "b": 2.0, "c": 1' + "0" * 400 + "}\n"
+    )
     (run.path / "events.jsonl").write_text(other + '{"event": "end", "time": "x"}\n{"event": "end"}\n')
     assert run.metrics() == [{"step": 1, "b": 2.0}]
     assert run.events() == [{"event": "end"}]

@@ -6,7 +6,7 @@ from recipe.evaluation.folder import EvaluationFolder, FolderError
 from recipe.evaluation.samples import Answer, Sample
 from recipe.records.versions import EVALUATION_VERSION, KEY
 from recipe.report import main
-from recipe.reports.compare import compare, compare_runs, table
+from recipe.reports.compare import compare, compare_runs, table, table_of_runs
 
 
 def samples(verdicts: dict[str, bool], dataset: str = "set") -> list[Sample]:
@@ -85,7 +85,8 @@ def test_several_runs_are_compared_with_the_interval_over_the_runs():
     base = samples({"a": False, "b": False, "c": True, "d": False, "not in the third": True})
     rights = ({"a", "c"}, {"a", "b", "c"}, {"a", "b", "c", "d"})
     runs = [samples({id: id in right for id in "abcd"}) for right in rights]
-    (row,) = compare_runs(base, runs)
+    row, *others = compare_runs(base, runs)
+    assert [row.metric, *(one.metric for one in others)] == ["accepted@1", "score", "cut_share"]
     assert (row.problems, row.base, row.trained) == (4, 0.25, [0.5, 0.75, 1.0])
     assert row.change.estimate == pytest.approx(0.5)
     # Mean 0.5, standard deviation 0.25, t of 2 degrees of freedom 4.303: 0.5 -+ 4.303 * 0.25 / sqrt(3).
@@ -106,8 +107,9 @@ def test_the_command_shows_a_column_for_each_run(tmp_path, capsys):
     assert main(["compare", *folders, "--out", f"{tmp_path}/report.json"]) == 0
     shown = capsys.readouterr().out
     assert all(name in shown for name in ("s1", "s2", "+75.0 [-242.7, +392.7]"))
-    (row,) = json.loads((tmp_path / "report.json").read_text())
-    assert (row["base"], row["trained"]) == (0.0, [0.5, 1.0])
+    row, *others = json.loads((tmp_path / "report.json").read_text())
+    assert (row["metric"], row["base"], row["trained"]) == ("accepted@1", 0.0, [0.5, 1.0])
+    assert {one["metric"]: one["trained"] for one in others} == {"score": [0.5, 1.0], "cut_share": [0.0, 0.0]}
     assert main(["compare", *folders, "--answers", f"{tmp_path}/answers.md"]) == 2
     assert main(["compare", folders[0]]) == 2
     assert "compare needs two folders or more" in capsys.readouterr().err
@@ -131,3 +133,18 @@ def test_an_evaluation_of_another_version_is_refused_by_its_number(tmp_path, cap
 def test_a_folder_without_an_evaluation_is_told(tmp_path, capsys):
     assert main(["compare", str(tmp_path), str(tmp_path)]) == 2
     assert "holds no finished evaluation" in capsys.readouterr().err
+
+
+def test_runs_are_compared_in_score_entropy_and_cut_share_in_their_units():
+    def evaluation(score: float, finish: str, entropy: float) -> list[Sample]:
+        reward = {"score": score, "acc": 0.0, "pass_ratio": 0.0, "error": "wrong_answer", "visible_acc": 0.0}
+        answer = Answer("", 1, finish, entropy, 0.0, 1.0)
+        return [Sample("set", id, "skill", 0, answer, reward | {"guard": "none"}) for id in "ab"]
+
+    rows = compare_runs(evaluation(0.5, "stop", 0.5), [evaluation(1.5, "length", 0.25), evaluation(1.5, "stop", 0.25)])
+    cells = [[*column.cells] for column in table_of_runs(rows, ["s1", "s2"]).columns]
+    shown = dict(zip(cells[1], zip(*cells[2:5], strict=True), strict=True))
+    assert shown == {
+        "accepted@1": ("0.0", "0.0", "0.0"), "score": ("0.500", "1.500", "1.500"),
+        "cut_share": ("0.0", "100.0", "0.0"), "entropy": ("0.500", "0.250", "0.250"),
+    }  # fmt: skip

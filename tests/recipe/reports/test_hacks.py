@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from omegaconf import OmegaConf
 
-from recipe import report
+from recipe import keep, report
 from recipe.evaluation.folder import EvaluationFolder
 from recipe.records.run_directory import RunDirectory
 from recipe.reports import hacks
@@ -14,7 +14,7 @@ from recipe.reports import hacks
 
 def finish(folder: Path, name: str, *shares: list[float]) -> RunDirectory:
     run = RunDirectory.prepare(str(folder), "a", name)
-    run.write_config(OmegaConf.create({}))
+    run.write_config(OmegaConf.create({"run": {"name": name}}))
     run.log_metrics(0, {"skill/mean/accuracy": 0.1})
     for step, row in enumerate(zip(*shares, strict=True), 1):
         run.log_metrics(step, {key: value for key, value in zip(hacks.SHARES, row, strict=True) if value})
@@ -35,6 +35,19 @@ def test_runs_have_a_table_of_their_ends_and_a_picture(tmp_path: Path, capsys: p
     assert {path.name for path in (tmp_path / "out").iterdir()} == {"hacks.md", "hacks.png", "hacks.svg"}
     first, second = map(hacks.read_curve, weak)
     np.testing.assert_allclose(hacks.mean_curve([first, second[:, :4]])[2], [0.01, 0, 0.4, 0.7])
+
+
+def test_a_file_of_kept_runs_gives_the_same_table_and_picture(tmp_path: Path):
+    for name, hacked in (("grpo.s0", 0.0), ("weak.s0", 0.75)):
+        run = finish(tmp_path, name, [0.5, 1.0], [0.5, 1.0 - hacked], [0.01, hacked])
+        (run.path / "EXPERIMENT.md").write_text("# a run\n")
+    assert keep.main([str(tmp_path / "a"), str(tmp_path / "runs.jsonl.xz")]) == 0
+    for source, out in (("a", "of_folder"), ("runs.jsonl.xz", "of_file")):
+        assert report.main(["hacks", str(tmp_path / source), "--out", str(tmp_path / out)]) == 0
+    assert (tmp_path / "of_file/hacks.png").stat().st_size > 10_000
+    table = (tmp_path / "of_file/hacks.md").read_text()
+    assert table == (tmp_path / "of_folder/hacks.md").read_text()
+    assert "| weak | 1 | 100.0 | 25.0 | 75.0 | 75.0 | 1.0 |" in table
 
 
 def test_evaluations_have_intervals_and_dashes_for_what_was_not_measured(

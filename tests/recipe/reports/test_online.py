@@ -39,8 +39,9 @@ def test_the_mean_leaves_out_the_first_update_whose_samples_no_arm_has_changed(t
         ([0.6, 0.1], 1, 0.0, True),
         ([0.1, 0.2, 0.3], 1, 3.0, False),  # counted with all its updates
         ([0.1, 0.7, 0.3, 0.9], 2, 2 + 0.0, True),  # means 0.1, 0.4, 0.5, 0.6
-        ([0.2, 0.8, 0.2, 0.3], 3, 1.0, True),  # at first the mean of all so far
-        ([0.1, 0.9, 0.1], 9, 1.0, True),
+        ([0.2, 0.8, 0.2, 0.3], 3, 4.0, False),  # whole windows count: means 0.4, 0.43
+        ([0.7, 0.8, 0.2, 0.3], 3, 2.0, True),  # the first window: after two updates at the latest
+        ([0.1, 0.9, 0.5], 9, 2.0, True),  # a run of fewer updates than the window
         ([0.1, 0.7, 0.1], 2, 3.0, False),
         ([0.0, 0.5, 0.5, 0.5], 3, 3.0, True),
     ],
@@ -203,6 +204,49 @@ def test_the_mean_of_several_updates_has_to_reach_the_accuracy(tmp_path: Path, c
     assert "| arm | runs | update 1 (%) | updates 2 to the last (%) | updates to 50%, mean of 2 | reached |" in table
     assert "| grpo | 1 | 10.0 | 60.0 | 1.7 | 1 of 1 |" in table  # 0.3 after one update, 0.6 after two
     assert report.main(["online", runs, "--window", "0"]) == 2
-    assert "window >= 1, got 0.5 and 0" in capsys.readouterr().err
+    assert "window >= 1 and samples >= 0, got 0.5, 0 and 0" in capsys.readouterr().err
     assert report.main(["online", runs, "--reach", "50"]) == 2
     assert "need an accuracy in (0, 1]" in capsys.readouterr().err
+
+
+def test_several_skills_have_a_table_of_their_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    for name, word in (("grpo.s0", 0.1), ("grpo.s1", 0.3), ("credit.s0", 0.5)):
+        run = finish(tmp_path, name, [0.5, 0.5])
+        of_word = {f"train_skill/{skill}/accuracy": word for skill in ("word", "mean", "worst")}
+        run.log_metrics(1, {"reward/acc": 0.5, "train_skill/write/accuracy": 0.9, **of_word})  # before any change
+        run.log_metrics(2, {"reward/acc": 0.5, "train_skill/write/accuracy": 0.8, **of_word})
+        run.log_metrics(3, {"reward/acc": 0.5, **of_word})  # no prompt of write
+    assert report.main(["online", str(tmp_path / "a")]) == 0
+    printed = capsys.readouterr().out
+    assert "| arm | word (%) | write (%) |" in printed
+    assert "| grpo | 20.0 [-107.1, 147.1] | 80.0 [80.0, 80.0] |" in printed
+    assert "| credit | 50.0 | 80.0 |" in printed
+
+
+def test_one_skill_has_no_table_of_its_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    run = finish(tmp_path, "grpo.s0", [0.5, 0.5])
+    run.log_metrics(2, {"reward/acc": 0.5, "train_skill/write/accuracy": 0.8, "train_skill/mean/accuracy": 0.8})
+    assert report.main(["online", str(tmp_path / "a")]) == 0
+    assert "write (%)" not in capsys.readouterr().out
+
+
+def test_updates_of_different_sizes_are_compared_in_blocks_of_samples(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    finish(tmp_path, "small.s0", [0.0, 0.25, 0.25, 0.5, 0.75, 0.75])  # updates of 8 samples: 0.125, 0.375, 0.75
+    large = finish(tmp_path, "large.s0", [0.125, 0.375, 0.5])
+    large.write_config(OmegaConf.create({"data": {"train_batch_size": 4}, "actor_rollout_ref": {"rollout": {"n": 4}}}))
+    words = ["online", str(tmp_path / "a"), "--contrasts", "small:large", "--reach", "0.5"]
+    assert report.main(words) == 2
+    assert "runs of 3 and 6 updates cannot be compared" in capsys.readouterr().err
+    assert report.main([*words, "--samples", "16"]) == 0
+    printed = capsys.readouterr().out
+    head = "| arm | runs | block of 16 1 (%) | blocks of 16 2 to the last (%) | blocks of 16 to 50% | reached |"
+    assert head in printed
+    assert "| small | 1 | 12.5 | 56.2 | 1.3 | 1 of 1 |" in printed
+    assert "| large | 1 | 12.5 | 43.8 | 2.0 | 1 of 1 |" in printed
+    # k tokens, 400 and 800 of answers and 100 for credit an update: 1 + 1/3 blocks of two updates, and two updates.
+    assert "| small | 1.3 |" in printed
+    assert "| large | 1.8 |" in printed
+    assert report.main([*words, "--samples", "12"]) == 2
+    assert "are no whole blocks of 12 samples" in capsys.readouterr().err

@@ -13,7 +13,14 @@ from recipe import cluster
 from recipe.records.run_directory import RunDirectory
 from recipe.runtime import ray_session
 from recipe.runtime.console import TrainingState
-from recipe.runtime.ray_session import ClusterError, claim_machine, interpreter, run_environment, runtime_environment
+from recipe.runtime.ray_session import (
+    ClusterError,
+    claim_machine,
+    claim_own_ray,
+    interpreter,
+    run_environment,
+    runtime_environment,
+)
 from tests.composing import composed
 
 HOLDER = """
@@ -38,6 +45,18 @@ def test_a_second_run_is_refused_and_told_whose_turn_it_is_until_the_first_is_go
     claim_machine(path)
     with open(path) as file:
         assert file.read() == str(os.getpid())
+
+
+def test_a_run_with_a_ray_of_its_own_claims_the_machine_before_its_first_record(monkeypatch):
+    config = composed("experiment=quickstart")
+    claimed: list[str] = []
+    monkeypatch.setattr(ray_session, "claim_machine", claimed.append)
+    monkeypatch.setenv("RAY_ADDRESS", "auto")
+    claim_own_ray(config)
+    assert claimed == []
+    monkeypatch.delenv("RAY_ADDRESS")
+    claim_own_ray(config)
+    assert len(claimed) == 1
 
 
 @pytest.mark.parametrize(

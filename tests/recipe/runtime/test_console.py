@@ -18,6 +18,9 @@ def test_the_state_follows_the_events_of_a_run():
     assert state.describe() == (
         "1 of 30 steps done | generating and verifying | reward 0.50 | validation accuracy 40% | about 2.9 min left"
     )
+    for step, accuracy in ((2, None), (3, 0.0)):
+        state.take({"time": 6.0, "event": "step", "step": step, "reward": 0.5, "accuracy": accuracy})
+        assert f"validation accuracy {'0%' if accuracy == 0 else '40%'}" in state.describe()
 
 
 def test_a_resumed_run_counts_from_its_checkpoint():
@@ -101,3 +104,21 @@ def test_a_step_without_credit_is_a_line_that_stays_with_the_reason_also_when_it
         path.write_text(json.dumps(event) + "\n")
     expected = "warning: in step 4 credit failed for 5 of 9 samples: KeyError: [x]\n"
     assert stream.getvalue() == expected
+
+
+def test_a_step_that_leaves_out_group_after_group_is_a_line_with_what_their_answers_got(tmp_path):
+    path, stream = tmp_path / "events.jsonl", io.StringIO()
+    event = {"time": 1.0, "event": "left_out", "step": 4, "groups": 80, "values": {"0": 78, "1": 2}}
+    with ProgressReporter(path, TrainingState(), line_every_seconds=1000, stream=stream):
+        path.write_text(json.dumps(event) + "\n")
+    assert stream.getvalue() == (
+        "warning: step 4 has left out 80 groups whose answers all got the same (78 with 0, 2 with 1) and goes on "
+        "drawing: see algorithm.filter_groups.max_num_gen_batches\n"
+    )
+
+
+def test_missing_answers_are_a_line():
+    event = {"time": 1.0, "event": "failed_prompts", "step": 4, "prompts": 3, "batch": 16}
+    assert TrainingState().take(event) == (
+        "warning: step 4 lacks answers of 3 of 16 prompts, whose agent loop or reward raised an error: see logs/"
+    )

@@ -3,7 +3,7 @@
 import pytest
 
 from recipe.runtime.environment import ROOT, forwarded, job_environment
-from recipe.runtime.options import OptionError, Options, forwarded_variables
+from recipe.runtime.options import ArmOptions, GraphOptions, OptionError, TaskOptions, forwarded_variables
 
 # Variables that users of the launchers set, according to the launchers' comments.
 DOCUMENTED = """
@@ -19,8 +19,8 @@ def test_every_option_of_a_launcher_is_forwarded() -> None:
 
 
 def test_an_option_that_is_not_set_has_its_default_and_an_empty_choice_is_one() -> None:
-    found = Options.of({"TRAIN": "a=b", "LENGTH": "", "ARMS": "", "SEEDS": "1 2", "HOME": "/h"})
-    assert found == Options(train="a=b", arms="", seeds="1 2")
+    found = ArmOptions.of({"TRAIN": "a=b", "LENGTH": "", "NAME": "", "ARMS": "", "SEEDS": "1 2", "HOME": "/h"})
+    assert found == ArmOptions(train="a=b", arms="", seeds="1 2")
     assert found.variables() == {"TRAIN": "a=b", "ARMS": "", "SEEDS": "1 2"}
 
 
@@ -34,7 +34,12 @@ def test_an_option_that_is_not_set_has_its_default_and_an_empty_choice_is_one() 
 )
 def test_an_option_that_cannot_be_is_refused(given: dict[str, str], message: str) -> None:
     with pytest.raises(OptionError, match=f"^{message}$"):
-        Options.of(given)
+        GraphOptions.of(given)
+
+
+def test_an_option_of_another_study_is_refused_with_those_of_this_one() -> None:
+    with pytest.raises(OptionError, match=r"^SEEDS is an option of other studies: unset SEEDS. Options here: .* NAME"):
+        TaskOptions.of({"SEEDS": "1", "NAME": "mine"})
 
 
 @pytest.mark.parametrize("name", ["HF_TOKEN", "WANDB_API_KEY", "SANDBOX_TOKEN", "PATH"])

@@ -179,7 +179,7 @@ async def test_a_sample_whose_agent_fails_is_not_waited_for_by_its_siblings(monk
 
 
 @pytest.mark.parametrize(
-    ("engine", "key", "others"), [("vllm", "seed", {"detokenize"}), ("sglang", "sampling_seed", set())]
+    ("engine", "key", "others"), [("vllm", "seed", {"detokenize", "output_kind"}), ("sglang", "sampling_seed", set())]
 )
 async def test_a_sample_has_its_seed_by_the_name_that_the_engine_takes(monkeypatch, engine, key, others):
     worker = SkillCreditAgentLoopWorker.__ray_metadata__.modified_class

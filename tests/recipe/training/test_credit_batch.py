@@ -3,7 +3,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from verl.trainer.ppo.core_algos import compute_grpo_outcome_advantage
+from verl.trainer.config import AlgoConfig
+from verl.trainer.ppo.core_algos import compute_grpo_outcome_advantage, get_adv_estimator_fn
 
 from recipe.records.run_directory import RunDirectory
 from recipe.settings import CreditSettings
@@ -240,13 +241,19 @@ def test_a_group_that_failed_learns_from_the_same_step_of_its_siblings():
     assert rows[1].tolist() == [0.0, 0.0]
 
 
-def test_credit_scales_with_the_advantages_of_grpo_and_dr_grpo():
+def groups_of_four() -> tuple[torch.Tensor, list[str], list[dict]]:
+    """Token-level rewards of two groups of answers of three tokens, the group of each, and their credits."""
     scores, uids = torch.tensor([1.0, 0.0, 0.0, 1.0, 1.0, 0.0, 1.0, 1.0]), ["a"] * 4 + ["b"] * 4
     infos = [info([float(score), row % 3 / 2], [0, 0, 1]) for row, score in enumerate(scores.tolist())]
     for row, each in enumerate(infos):
         each |= {"credit_keys": ["first", "second"], "pass_ratio": float(scores[row])}
     rewards = torch.zeros(8, 3)
     rewards[:, -1] = scores
+    return rewards, uids, infos
+
+
+def test_credit_scales_with_the_advantages_of_grpo_and_dr_grpo():
+    rewards, uids, infos = groups_of_four()
 
     def shaped_from(norm_adv_by_std_in_grpo: bool) -> torch.Tensor:
         advantages, _ = compute_grpo_outcome_advantage(
@@ -256,5 +263,27 @@ def test_credit_scales_with_the_advantages_of_grpo_and_dr_grpo():
         assert not torch.allclose(torch.stack(rows), advantages, atol=0.1)  # credit changes them
         return torch.stack(rows)
 
+    scores = rewards[:, -1]
     spread = torch.tensor([float(scores[:4].std())] * 4 + [float(scores[4:].std())] * 4)
     assert torch.allclose(shaped_from(False), shaped_from(True) * spread[:, None], atol=1e-4)
+
+
+ESTIMATORS = ("grpo_vectorized", "rloo", "rloo_vectorized", "opo", "gpg", "reinforce_plus_plus_baseline")
+
+
+@pytest.mark.parametrize("name", ESTIMATORS)
+def test_credit_shares_out_the_advantages_of_verls_other_estimators_as_those_of_grpo(name: str):
+    rewards, uids, infos = groups_of_four()
+
+    def shares(estimator: str) -> torch.Tensor:
+        options = {"token_level_rewards": rewards, "response_mask": torch.ones(8, 3), "index": np.array(uids)}
+        advantages, _ = get_adv_estimator_fn(estimator)(**options, config=AlgoConfig())
+        assert advantages.abs().min() > 0.01
+        rows, _ = shape(jagged(advantages.float()), infos, uids)
+        return torch.stack(rows) / advantages.abs()
+
+    found, of_grpo = shares(name), shares("grpo")
+    same_sign = (found.sum(1) * of_grpo.sum(1)) > 0
+    assert torch.allclose(found[same_sign], of_grpo[same_sign], atol=1e-3)
+    assert same_sign.sum() >= 6
+    assert (found[:, 0] - found[:, 2]).abs().max() > 0.1

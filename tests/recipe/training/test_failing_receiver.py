@@ -101,7 +101,8 @@ class Runner:
         sent = partial(self.worker.update_weights.remote, full, adapters)
         manager.actor_wg = SimpleNamespace(update_weights=lambda **given: [sent(**given)])
         trainer: Any = SkillCreditTrainer.__new__(SkillCreditTrainer)
-        trainer.checkpoint_manager, trainer.timing_raw, trainer.global_steps = manager, {}, 3
+        trainer.checkpoint_manager, trainer.timing_raw = manager, {}
+        trainer.global_steps = trainer.total_training_steps = 3
         trainer.on_step_end()
 
 

@@ -21,6 +21,7 @@ def trainer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SkillCreditTrain
     """The state at the start of a process; every validation finds the same accuracies."""
     accuracies = {"skill/write/accuracy": 0.5, "skill/sql/accuracy": 0.25, "skill/mean/accuracy": 0.375}
     monkeypatch.setattr(PPOTrainerSync, "_validate", lambda self: dict(accuracies))
+    monkeypatch.setattr(SkillCreditTrainer, "_require_living", lambda self: None)
     trainer = SkillCreditTrainer.__new__(SkillCreditTrainer)
     trainer.settings = read_settings(composed(*WORDS))
     trainer.run_directory = RunDirectory.prepare(str(tmp_path), "paper_b", "r")

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
+import torch
 from pydantic import ValidationError
 
 from recipe.settings import Settings, SettingsError, read_settings
@@ -12,11 +13,10 @@ from recipe.training.failure_buffer import FailureBuffer
 from recipe.training.protector import Protector, has_plain_loss, load_state
 from recipe.training.skill_accuracy import skill_rewards
 from tests.composing import composed
-from workers.penalties import WantedPenalty
-from workers.safe_update import Protection
 from workers.safety.anchors import AnchorError
 from workers.skill_metrics import forgetting
 from workers.solution_store import SolutionStore, StoredSolution
+from workers.update_request import Protection, WantedPenalty
 
 SKILLS = ["write", "repair", "trace", "sql"]
 
@@ -248,7 +248,7 @@ def test_a_level_without_its_solutions_and_a_lost_file_are_refused(tmp_path):
     measured(protector, sql=-0.5)
     state = protector.state()
     state["anchors"]["sql"]["solutions"] = []
-    with pytest.raises(AnchorError, match="level of sql, and none of the solutions"):
+    with pytest.raises(AnchorError, match="has 0 of the 1 solutions that the level of sql"):
         loop().restore(state)
     with pytest.raises(AnchorError, match=r"no protector.json, so the anchors of closed_loop and verify are lost"):
         load_state(tmp_path, loop(), FailureBuffer(1))
@@ -266,23 +266,46 @@ def test_a_level_that_is_not_a_number_becomes_no_anchor():
 def test_rollouts_have_the_reward_of_their_samples_as_level_and_its_units():
     protector = loop(constraint_source="rollouts")
     infos = [{"skill": "sql", "score": score} for score in (1.0, 0.0, 1.0, 1.0)]
-    protector.record_rewards(skill_rewards(infos, ["a", "a", "b", "b"]))
+    protector.record_rewards(skill_rewards(infos, ["a", "a", "b", "b"], [4, 8, 6, 6]))
     (constraint,) = protection_of(protector, ["sql"]).constraints
     assert (constraint.level, constraint.anchor) == (0.75, 0.75)
     assert constraint.error == pytest.approx(2**0.5 * 0.25)
-    assert constraint.unit == pytest.approx(0.5**0.5)  # the standard deviation of the only group that has one
-    protector.record_rewards(skill_rewards(infos[:2], ["a", "a"], standardized=False))
+    # The standard deviation of the only group that has one, times the mean length.
+    assert constraint.unit == pytest.approx(0.5**0.5 * 6)
+    protector.record_rewards(skill_rewards(infos[:2], ["a", "a"], [1, 1], standardized=False))
     (later,) = protection_of(protector, ["sql"]).constraints
     assert (later.level, later.anchor, later.unit, later.error) == (0.5, 0.75, 1.0, math.inf)
+
+
+@pytest.mark.parametrize("length", [1, 3, 6])
+@pytest.mark.parametrize("standardized", [True, False])
+def test_the_unit_of_rollouts_turns_their_objective_into_reward(length: int, standardized: bool):
+    """All answers of independent binary tokens, enumerated: unit * gradient of the objective = that of the reward."""
+    logits = torch.linspace(-0.5, 0.5, length, dtype=torch.float64, requires_grad=True)
+    answers = torch.tensor(list(itertools.product((0.0, 1.0), repeat=length)), dtype=torch.float64)
+    rewards = (answers.mean(1) > 0.4).double()
+    log_probs_B_T = -torch.nn.functional.softplus((1 - 2 * answers) * logits)
+    probabilities = log_probs_B_T.sum(1).exp()
+    expected = (probabilities * rewards).sum()
+    (of_reward,) = torch.autograd.grad(expected, logits, retain_graph=True)
+    # As many samples as make the group's standard deviation that of the distribution, in equal parts of it.
+    deviation = float((expected * (1 - expected)).detach().sqrt()) if standardized else 1.0
+    advantages = (rewards - expected.detach()) / deviation
+    objective = (probabilities.detach() * log_probs_B_T.mean(1) * advantages).sum()
+    (of_objective,) = torch.autograd.grad(objective, logits)
+    samples = torch.multinomial(probabilities.detach(), 20_000, True, generator=torch.Generator().manual_seed(0))
+    infos = [{"skill": "sql", "score": float(rewards[each])} for each in samples]
+    unit = skill_rewards(infos, ["a"] * len(infos), [length] * len(infos), standardized)["sql"].unit
+    torch.testing.assert_close(unit * of_objective, of_reward, rtol=0.03, atol=1e-3)
 
 
 def test_an_anchor_from_rollouts_waits_for_two_prompts_and_is_never_exact():
     protector = loop(constraint_source="rollouts")
     infos = [{"skill": "sql", "score": 1.0}] * 4
-    protector.record_rewards(skill_rewards(infos, ["a"] * 4))
+    protector.record_rewards(skill_rewards(infos, ["a"] * 4, [1] * 4))
     (waiting,) = protection_of(protector, ["sql"]).constraints
     assert (waiting.anchor, waiting.level) == (None, None)
-    protector.record_rewards(skill_rewards(infos, ["a", "a", "b", "b"]))
+    protector.record_rewards(skill_rewards(infos, ["a", "a", "b", "b"], [1] * 4))
     (taken,) = protection_of(protector, ["sql"]).constraints
     assert (taken.anchor, taken.level) == (1.0, 1.0)
     assert taken.error == pytest.approx((2 * 5 / 6 * 1 / 6 / 4) ** 0.5)  # of the anchor's error and the level's

@@ -147,6 +147,7 @@ def compiles(code: str) -> bool:
     return True
 
 
+@pytest.mark.slow
 @settings(max_examples=400, deadline=None)
 @given(blocks(3), blocks(1))
 def test_deleting_a_spared_step_changes_nothing(body: str, outside: str):

@@ -421,6 +421,7 @@ def drawn_credits(seed: int, prefixes: str) -> tuple[list[float], int]:
 EIGHT = (1, 0, 1, 1, 0, 1, 1, 1)
 
 
+@pytest.mark.slow
 def test_deletions_as_a_control_variate_keep_the_mean_and_take_variance_and_tokens():
     """A line's total effect is (1 - 0.6) / 8 if it is right, else -0.6 / 8: it has no effect on what follows."""
     effect = (np.array(EIGHT) - 0.6) / 8

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from data_prep.sources.shown_tests import named_entry_points
 from rewards import compute_score
 from rewards.sandbox.inside.judge import free_names
+from rewards.verifiers import entry_points
 from rewards.verifiers.code import CodeTruth
 from rewards.verifiers.entry_points import derived, of_solution, with_imports
 from rewards.verifiers.refactor import RefactorTruth
@@ -109,7 +109,7 @@ def test_a_row_without_entry_points_keeps_its_bytes():
 )
 def test_a_solution_names_what_its_tests_take_from_it(solution, tests, bound, named):
     assert of_solution(solution, tests) == bound
-    assert named_entry_points(solution, tests) == ({"entry_points": named} if named else {})
+    assert entry_points.named(solution, tests) == ({"entry_points": named} if named else {})
 
 
 @pytest.mark.parametrize(

@@ -52,6 +52,8 @@ async def error_of(response, answer, **settings):
         ("42-year-old", "42"),
         ("42 (forty-two)", "42"),
         ("42/hour", "42"),
+        ("42 / day", "42"),
+        ("42 * rounded", "42"),
         ("\\$42", "42"),
         ("€42", "42"),
         ("42\\text{ cm}", "42"),
@@ -136,6 +138,7 @@ async def test_other_numbers_are_wrong(written):
             "42 over a half",
         ),
         *("the 42", "", "x = 42", "(42)", "√42", "forty-two"),
+        *("42 × ten", "42 * two", "42 / one half", "42 negative", "42 doubled", "42 tens", "42 hundreds"),
     ],
 )
 def test_an_expression_or_a_list_after_the_mark_is_no_number(written):
@@ -327,7 +330,7 @@ def test_the_expected_answer_is_a_number(answer):
         "42, or 43", "42 vs 43", r"42 \text{ or } 43", r"42\ 43", "42 -> 43", "42 choose 2", "42 squared", "42 [43]",
         "42 # 43", "42 million dollars", "42 or forty-three", "42 - two", "42 pens or fifty", "42 apples and a half",
         "42 half", "42x^2", "42 x²", "42 in 3 or 4 days", "42 or in 43", "42 in 3, 43", "42 perhaps 43", "42 in 3*2",
-        "42 cm^22", "42 and a half", "42 forty-thousand",
+        "42 cm^22", "42 and a half", "42 forty-thousand", "42 mil", "42 lakh", "42 minus two",
     ],
 )  # fmt: skip
 def test_what_makes_another_number_of_it_is_no_unit(written: str) -> None:

@@ -6,8 +6,9 @@ from fractions import Fraction
 import pytest
 
 from rewards import compute_score
+from rewards.verifiers import latex
 from rewards.verifiers.latex import final_answer
-from rewards.verifiers.latex_forms import equal, rational, spelling
+from rewards.verifiers.latex_forms import equal, is_open, rational, spelling
 
 
 @pytest.mark.parametrize(
@@ -110,6 +111,14 @@ def test_what_is_no_plain_number_is_none(written):
         ("5~\\text{cm}", "5", True), ("5", "5~\\text{cm}", True), ("x~=~6", "5", False), ("4~2", "42", False),
         ("y=5", "5", True), ("x=5", "x=5", True), ("x=6", "x=5", False),
         ("ab", "ba", None), ("2\\sqrt{3}", "\\sqrt{12}", None),
+        ("42\\text{ million}", "42", False), ("42", "42\\text{ million}", False), ("5\\text{ minus two}", "5", False),
+        ("42\\text{, alternatively forty-three}", "42", False), ("42\\text{ million}", "42\\text{ million}", True),
+        ("5\\text{ stones}", "5", True), ("5\\text{ tenths}", "5", True),
+        ("6\\text{ PM}", "6\\text{ AM}", False), ("6\\text{ p.m.}", "6\\text{ a.m.}", False),
+        ("5\\text{ north}", "5\\text{ south}", False), ("6\\text{ PM}", "6", True),
+        ("41\\%, 42", "42", False), ("42, 43", "42", False), ("1,000", "1000", True), ("f(1,2)", "3", None),
+        ("a", "A", False), ("x", "x", True),
+        ("2\\cdot\\frac{1}{2}", "2\\frac{1}{2}", None), ("2\\cdot\\sqrt{2}", "2\\sqrt{2}", True),
     ],
 )  # fmt: skip
 def test_what_is_certain_is_decided_without_math_verify(answer, truth, verdict):
@@ -120,6 +129,17 @@ def test_what_is_certain_is_decided_without_math_verify(answer, truth, verdict):
                                   "\\text{" * 9_000, "x = " * 15_000, "^{" * 30_000, "٤٢", "²" * 60_000])  # fmt: skip
 def test_hostile_answers_are_never_evaluated_here(text):
     assert not any(equal(text, truth) for truth in ("42", "(1, 2)", "\\text{A}"))
+
+
+@pytest.mark.parametrize("written", ["(" * 300 + "1" + ")" * 300, "1+" * 300 + "1", "\\sin(" * 100 + "1" + ")" * 100])
+async def test_an_answer_that_is_far_longer_than_the_expected_one_is_not_evaluated(written, monkeypatch):
+    async def evaluated(*_):
+        raise AssertionError("evaluated")
+
+    monkeypatch.setattr(latex, "by_math_verify", evaluated)
+    assert await error_of(f"\\boxed{{{written}}}", "42") == "wrong_answer"
+    monkeypatch.undo()
+    assert await error_of("\\boxed{9!!!!!!!}", "42") == "extract"
 
 
 async def error_of(response: str, answer: str) -> object:
@@ -133,6 +153,44 @@ async def error_of(response: str, answer: str) -> object:
 async def test_an_answer_that_leaves_a_choice_is_wrong(written):
     assert await error_of(f"\\boxed{{{written}}}", "42") == "wrong_answer"
     assert await error_of(f"\\boxed{{{written}}}", written) == "none"
+
+
+FORGED = [
+    *(("42", one) for one in (
+        "4\\text{ }2", "42\\textbf{3}", "42\\mathbf{3}", "4\\mathrm{ }2", "42\\mathbf{j}", "42\\mathrm{i}",
+        "\\phantom{42}", "\\not 42", "43 % 42", "% 42", "\\geq 42", "> 42", "\\sim 42", "42 \\ldots", "42,\\ldots",
+        "42'", "42\\text{ is wrong}", "\\text{not }42\\text{ not}", "42\\ \\text{not}", "42\\text{ at least}",
+        "42\\text{ approximately}", "42\\text{ lower bound}", "42\\text{k}", "42\\,\\mathrm{k}", "42\\,\\text{M}",
+        "42\\text{ doubled}", "\\gcd(84,126)", "\\lfloor 42.3 \\rfloor", "\\max(41,42)", "142 \\mod 100", "\\lim 42",
+        "\\sum_{i=1}^{1} 42", "\\sum 42", "\\prod_{i=1}^1 42",
+    )),
+    ("\\frac12", "\\int_0^1 x dx"), ("2x", "\\frac{d}{dx} x^2"), ("2x", "\\frac{\\partial}{\\partial x} x^2"),
+    ("-2", "\\begin{vmatrix}1&2\\\\3&4\\end{vmatrix}"), ("-2", "\\det\\begin{pmatrix}1&2\\\\3&4\\end{pmatrix}"),
+    ("x+1", "X+1"), ("\\pi", "\\Pi"), ("C", "D = C"), ("C", "C'"), ("\\text{Yes}", "\\text{Yes}\\text{No}"),
+    ("3:30", "3/30"), ("3:30", "0.1"), ("60\\text{ cm}", "60\\text{ dm}"), ("60\\text{ mph}", "60\\text{ kph}"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("expected", "written"), FORGED)
+async def test_an_answer_that_math_verify_would_misread_is_wrong(expected, written):
+    assert await error_of(f"\\boxed{{{written}}}", expected) == "wrong_answer"
+    assert await error_of(f"\\boxed{{{written}}}", written) == "none"
+
+
+@pytest.mark.parametrize(
+    ("expected", "written"),
+    [
+        ("\\frac12", "\\frac{1}{2}\\text{ cm}"), ("50", "50\\%"), ("50", "50 %."),
+        ("[1, \\infty)", "\\left[1, \\infty\\right)"),
+        ("\\max(a, b)", "\\max (a,b)"), ("f'(x)", "f' (x)"), ("3\\text{ ft }2\\text{ in}", "3\\text{ft }2\\text{in}"),
+        ("x \\geq 5", "x\\ge5"), ("\\frac{d}{2}", "\\frac d2"), ("3:30", "3:30\\text{ p.m.}"),
+        ("\\left\\lfloor x \\right\\rfloor", "\\lfloor x\\rfloor"), ("42", "\\mathbf{42}"), ("C", "(C)"),
+        ("42\\%", "42"),
+    ],
+)  # fmt: skip
+def test_a_clean_answer_leaves_nothing_open(expected, written):
+    assert not is_open(written, expected)
+    assert equal(written, expected) is not False
 
 
 @pytest.mark.slow  # the library takes seconds to import

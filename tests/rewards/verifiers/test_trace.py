@@ -39,7 +39,7 @@ async def test_share_of_right_elements(response, expected, share):
     assert (await score(response, expected))[0] == share
 
 
-@pytest.mark.parametrize("response", ["f(3)", "6+6", "__import__('os')", "12 13", "9**9**9", "(" * 500])
+@pytest.mark.parametrize("response", ["f(3)", "6+6", "__import__('os')", "12 13", "9**9**9", "(" * 500, "１２"])
 async def test_what_is_not_a_literal_is_a_syntax_error(response):
     assert await score(response, "12") == (0.0, "syntax")
 

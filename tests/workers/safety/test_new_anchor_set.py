@@ -7,8 +7,9 @@ import pytest
 import torch
 
 from workers import actor
-from workers.safe_update import Constraint, Protection, SafeUpdate
+from workers.safe_update import SafeUpdate
 from workers.solution_store import StoredSolution
+from workers.update_request import Constraint, Protection
 
 
 def test_the_first_update_of_a_newly_frozen_anchor_set_keeps_its_line(monkeypatch: pytest.MonkeyPatch):

@@ -8,9 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from workers.displacement import snapshot
-from workers.safe_update import Constraint, Protection, SafeUpdate
+from workers.safe_update import SafeUpdate
 from workers.safety.metric import adam_inverse_metric
 from workers.safety.verification import Verification, damp_momentum
+from workers.update_request import Constraint, Protection
 
 SKILLS = 2
 

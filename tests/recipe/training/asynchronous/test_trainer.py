@@ -13,6 +13,8 @@ from transfer_queue import KVBatchMeta
 from verl.trainer.ppo.v1.trainer_base import PPOTrainer
 from verl.trainer.ppo.v1.trainer_colocate_async import PPOTrainerColocateAsync
 
+from recipe.records.run_directory import RunDirectory
+from recipe.runtime.stop_request import FILE
 from recipe.training.asynchronous import hooks as module
 from recipe.training.asynchronous.prompts import DRAWN, DrawnPrompt, PromptStream
 from recipe.training.asynchronous.trainer import SkillCreditColocateTrainer
@@ -157,3 +159,16 @@ def test_a_restart_clears_the_samples_that_its_checkpoints_step_was_trained_on(m
     monkeypatch.setattr(tq, "kv_clear", lambda keys, partition_id: cleared.append(keys))
     made._load_checkpoint()
     assert cleared == [["a_0_0", "a_1_0"]]
+
+
+def test_sigterm_saves_a_checkpoint_before_the_engines_go_on(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    made, events = trainer(), list[str]()
+    made.total_training_steps = 3
+    made.run_directory = RunDirectory.prepare(str(tmp_path), "quickstart", "r")
+    (made.run_directory.path / FILE).touch()
+    monkeypatch.setattr(PPOTrainerColocateAsync, "on_step_end", lambda self: events.append("engines go on"))
+    monkeypatch.setattr(SkillCreditColocateTrainer, "_save_checkpoint", lambda self: events.append("save"))
+    made.on_step_end()
+    assert events == ["save", "engines go on"]
+    assert made.total_training_steps == made.global_steps == 2  # verl's loop ends
+    assert [event["step"] for event in made.run_directory.events() if event["event"] == "stop"] == [2]

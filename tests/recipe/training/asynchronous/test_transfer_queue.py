@@ -48,10 +48,13 @@ class Agents:
 def trainer(agents: Agents, folder: Path, step: int) -> Any:
     import torch
     from omegaconf import OmegaConf
+    from verl.trainer.ppo.v1.replay_buffer import ReplayBufferAsync
 
+    from recipe.records.run_directory import RunDirectory
     from recipe.training.asynchronous.prompts import PromptStream
     from recipe.training.asynchronous.replay import InOrderReplayBuffer
     from recipe.training.asynchronous.trainer import SkillCreditColocateTrainer
+    from recipe.training.hooks.replay import Patience
     from recipe.training.schedule import StepPrompts
 
     made: Any = SkillCreditColocateTrainer.__new__(SkillCreditColocateTrainer)
@@ -66,9 +69,8 @@ def trainer(agents: Agents, folder: Path, step: int) -> Any:
     made.schedule = SimpleNamespace(plan=plan, at=lambda step: StepPrompts([step, 7], [False, True]))
     made._stream, made._submission_order, made._next_submission = PromptStream(made.schedule), {}, iter(range(99))
     made.agent_loop_manager, made.trainer_mode, made.global_steps = agents, made.MODE, step
-    made.replay_buffer = InOrderReplayBuffer(
-        made.MODE, OmegaConf.create(), 8, "drop", OmegaConf.create(), poll_interval=0.05
-    )
+    verls = ReplayBufferAsync(made.MODE, OmegaConf.create(), 8, "drop", OmegaConf.create(), poll_interval=0.05)
+    made.replay_buffer = InOrderReplayBuffer.in_place_of(verls, Patience(batch=2), RunDirectory(folder))
     return made
 
 

@@ -1,8 +1,7 @@
 import pytest
 
-from workers.penalties import WantedPenalty
-from workers.safe_update import Constraint, Protection
 from workers.solution_store import StoredSolution
+from workers.update_request import Constraint, Protection, WantedPenalty
 
 SOLUTION = StoredSolution([1], [2, 3], [1, 1])
 PROTECTION = Protection([Constraint("a", 0), Constraint("b", 2, [SOLUTION])], "qp", -0.1, "cosine", average=0.3)

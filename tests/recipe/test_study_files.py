@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from data_prep.made_from import key
-from recipe.studies.experiments import CONFIGS, config_files, stated
-from recipe.studies.made_data import judge_files
+from recipe.studies.files import CONFIGS, config_files, judge_files, stated
 from recipe.studies.manifest import StudyError, claim
 from recipe.studies.steps import _files
 
@@ -47,6 +46,6 @@ def test_a_change_in_an_inherited_file_gives_data_another_key_and_refuses_result
 
 
 def test_an_experiment_states_its_own_value_or_else_the_inherited_one() -> None:
-    rates = {"credit_parts16": 2e-3, "credit_parts4": 4e-3, "gsm8k": 1e-6, "task": None}
+    rates = {"credit_parts16": 2e-3, "credit_parts4": 2e-3, "gsm8k": 1e-6, "task": None}
     assert {name: stated(name, "actor_rollout_ref.actor.optim.lr") for name in rates} == rates
     assert [stated(name, "data.max_response_length") for name in ("credit_parts16", "pretrained_safe")] == [320, 128]

@@ -1,0 +1,1 @@
+"""verl's own tests of what this plug-in overrides, run with our classes in place of verl's."""
