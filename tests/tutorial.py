@@ -44,6 +44,7 @@ def shorter(words: list[str]) -> list[str]:
     if "recipe.train" not in words:
         return []
     if "--multirun" in words:  # its report compares all skills before and after
-        return ["protocol.stage_steps=1", "trainer.test_freq=1", "actor_rollout_ref.rollout.val_kwargs.n=1"]
+        return ["protocol.stage_steps=1", "trainer.test_freq=1", "actor_rollout_ref.rollout.val_kwargs.n=1",
+                "data.val_max_samples=64"]  # fmt: skip
     steps = "protocol.stage_steps=1" if "protocol=sequential" in words else "trainer.total_training_steps=2"
     return [steps, "trainer.val_before_train=false", "trainer.test_freq=1", "data.val_max_samples=16"]

@@ -13,12 +13,12 @@ from tests.e2e.conftest import ROOT, quickstart, train
 # The time limit of a module's first test includes its fixtures: the supervised start and whole runs.
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(3600)]
 
-STEPS = 3
+STEPS = 2
 
 
 @pytest.fixture(scope="module")
 def agents_run(micro_start: Path, tmp_path_factory: pytest.TempPathFactory, start) -> RunDirectory:
-    """Three steps of the quickstart's model as a code agent and as an SQL agent."""
+    """Two steps of the quickstart's model as a code agent and as an SQL agent."""
     root = tmp_path_factory.mktemp("outputs")
     data = root / "micro_agents"
     subprocess.run([sys.executable, "-m", "data_prep.micro", "--out", data, "--agents"], cwd=ROOT, check=True)
