@@ -94,6 +94,11 @@ def _kill(trial: Trial) -> Iterator[str]:
         yield f"{trial.kill.process} ({trial.kill.pid}) survived SIGKILL"
 
 
+def names_cause(message: str, victim: str) -> bool:
+    """Whether a message says by itself that this victim died: in no path, and in no prefix that Ray gives a line."""
+    return bool(re.search(CAUSES[victim], _NO_CAUSE.sub("", message)))
+
+
 def _end(trial: Trial) -> Iterator[str]:
     """A first start that failed must name the cause; a killed command must have ended by the kill."""
     first = trial.attempts[0]
@@ -101,7 +106,7 @@ def _end(trial: Trial) -> Iterator[str]:
         yield "start 1 did not end"
     elif trial.victim == "command" and trial.kill and first.status != -signal.SIGKILL:
         yield f"the killed command ended with {first.status}"
-    elif first.status and not re.search(CAUSES[trial.victim], _NO_CAUSE.sub("", first.message)):
+    elif first.status and not names_cause(first.message, trial.victim):
         yield f"its message does not name the {trial.victim}: {first.message.strip()[-300:] or 'it has none'}"
 
 

@@ -13,6 +13,9 @@ from typing import Any
 import psutil
 import pytest
 
+from benchmarks.chaos.__main__ import VICTIMS
+from benchmarks.chaos.checks import names_cause
+from benchmarks.chaos.processes import kill
 from recipe.records.pictures import series
 from recipe.records.run_directory import RunDirectory
 from tests.processes import living_descendants
@@ -157,6 +160,20 @@ def wait_for(condition: Callable[[], bool], process: subprocess.Popen, seconds: 
             process.kill()
             pytest.fail(f"did not come about in {seconds} s; the output was:\n{process.communicate()[0][-4000:]}")
         time.sleep(0.5)
+
+
+def end_by_kill(command: subprocess.Popen, victim: str) -> None:
+    """Kill -9 one process of a run, which then has to end, to name it, and to leave no process behind.
+
+    victim: one of benchmarks.chaos, which kills all of them, at random times, and runs nightly.
+    """
+    children = living_descendants(command.pid)
+    killed = [child for child in children if _name(child).startswith(VICTIMS[victim])]
+    assert kill(killed[0] if victim != "command" else psutil.Process(command.pid))
+    output, _ = command.communicate(timeout=600)
+    assert command.returncode != 0
+    assert victim == "command" or names_cause(output, victim), output[-6000:]
+    wait_until_gone(children)
 
 
 @contextlib.contextmanager

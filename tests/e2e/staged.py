@@ -7,8 +7,7 @@ from subprocess import Popen
 
 from recipe.records.pictures import series
 from recipe.records.run_directory import RunDirectory
-from tests.e2e.conftest import quickstart, train, wait_for, wait_until_gone, without_checkpoint
-from tests.processes import living_descendants
+from tests.e2e.conftest import end_by_kill, quickstart, train, wait_for, without_checkpoint
 
 STAGE_STEPS, SAVED_EVERY, PROMPTS, ANSWERS = 2, 2, 8, 4
 STEPS = 2 * STAGE_STEPS
@@ -22,12 +21,13 @@ def killed_and_continued(
     start: Callable[..., Popen[str]],
     *words: str,
     updates: int = 1,
+    victim: str = "command",
     asked_to_stop: bool = False,
 ) -> RunDirectory:
     """Two stages, the second of which protects the first's skill; killed in the second, after its first update.
 
-    words: the trainer, and its settings. updates: of a step. asked_to_stop: whether SIGTERM then ends the second start
-    after the same update, and a third one comes to the end.
+    words: the trainer, and its settings. updates: of a step. victim: what is killed. asked_to_stop: whether SIGTERM
+    then ends the second start after the same update, and a third one comes to the end.
     """
     run = RunDirectory(root / "quickstart" / "r")
     actor, rollout, each = "actor_rollout_ref.actor", "actor_rollout_ref.rollout", PROMPTS // updates
@@ -43,10 +43,7 @@ def killed_and_continued(
     with without_checkpoint(run, STEPS):  # a start that is killed late has not come to its end
         first = start(*command)
         wait_for(lambda: any(row["step"] == SAVED_EVERY + 1 for row in run.metrics()), first, seconds=1500)
-        children = living_descendants(first.pid)
-        first.kill()
-        first.wait()
-        wait_until_gone(children)
+        end_by_kill(first, victim)
     if asked_to_stop:
         second = start(*command)
         wait_for(lambda: len(starts(run)) == 2, second, seconds=1500)

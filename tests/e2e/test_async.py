@@ -1,4 +1,5 @@
-"""The asynchronous trainer on the real stack: stages, credit and projection, killed, asked to stop, and continued."""
+"""The asynchronous trainer on the real stack: stages, credit and projection; its actor is killed, then it is
+asked to stop, and goes on each time."""
 
 from itertools import pairwise
 from pathlib import Path
@@ -26,7 +27,7 @@ def staged(micro_start: Path, tmp_path_factory: pytest.TempPathFactory, start) -
     return killed_and_continued(
         micro_start, tmp_path_factory.mktemp("outputs"), start,
         "trainer.v1.trainer_mode=skillcredit_colocate_async", "protocol.memory_per_protected=2",
-        asked_to_stop=True,
+        victim="actor", asked_to_stop=True,
     )  # fmt: skip
 
 

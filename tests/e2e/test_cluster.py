@@ -14,7 +14,16 @@ import pytest
 
 from recipe.records.pictures import series
 from recipe.records.run_directory import RunDirectory
-from tests.e2e.conftest import ROOT, assert_engine_agrees, quickstart, train, wait_for, wait_until_gone, without_ray
+from tests.e2e.conftest import (
+    ROOT,
+    assert_engine_agrees,
+    quickstart,
+    train,
+    wait_for,
+    wait_until_gone,
+    without_checkpoint,
+    without_ray,
+)
 
 # The time limit of a module's first test includes its fixtures: the supervised start and whole runs.
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(3600)]
@@ -88,10 +97,11 @@ def submitted(
         "reward.custom_reward_function.path=pkg://tests.e2e.flaky_reward", "data.val_max_samples=32",
         "credit=counterfactual", "run.generations_per_step=128",  # all: a few might include none with several steps
     ]  # fmt: skip
-    first = start(*words, PYTHON=sys.executable, **cluster)
-    # A step's metrics are written after its checkpoint: a crash in between would lose them.
-    wait_for(lambda: any(row["step"] == STOPPED_AFTER for row in run.metrics()), first, seconds=900)
-    workers = _kill_driver(run)
+    with without_checkpoint(run, 2 * len(STAGES)):  # killed late, it has not come to its end
+        first = start(*words, PYTHON=sys.executable, **cluster)
+        # A step's metrics are written after its checkpoint: a crash in between would lose them.
+        wait_for(lambda: any(row["step"] == STOPPED_AFTER for row in run.metrics()), first, seconds=900)
+        workers = _kill_driver(run)
     first.communicate(timeout=120)
     wait_until_gone(workers)
     second = start(*words, PYTHON=sys.executable, **cluster)

@@ -1,4 +1,4 @@
-"""Training on the real stack: it learns, survives SIGKILL and SIGTERM, writes its records, and is exported."""
+"""Training on the real stack: it learns, survives SIGTERM and its engine's SIGKILL, is recorded and exported."""
 
 import os
 import signal
@@ -10,9 +10,8 @@ from recipe.checks.model import weights_digest
 from recipe.records.experiment_page import skill_table
 from recipe.records.pictures import series
 from recipe.records.run_directory import RunDirectory, read_jsonl
-from tests.e2e.conftest import assert_engine_agrees, assert_exported, quickstart, train, wait_for, wait_until_gone
+from tests.e2e.conftest import assert_engine_agrees, assert_exported, end_by_kill, quickstart, train, wait_for
 from tests.e2e.wandb_file import history
-from tests.processes import living_descendants
 
 # The time limit of a module's first test includes its fixtures: the supervised start and whole runs.
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(3600)]
@@ -25,7 +24,7 @@ ONE_CORE = ("taskset", "-c", str(min(os.sched_getaffinity(0))))
 
 @pytest.fixture(scope="module")
 def killed_and_continued(micro_start: Path, tmp_path_factory: pytest.TempPathFactory, start) -> RunDirectory:
-    """A short run of the quickstart that is killed, started again, asked to stop, and started on one core."""
+    """A short run of the quickstart whose engine is killed, started again, asked to stop, and started on one core."""
     root = tmp_path_factory.mktemp("outputs")
     run = RunDirectory(root / "quickstart" / "r")
     command = train(
@@ -34,10 +33,7 @@ def killed_and_continued(micro_start: Path, tmp_path_factory: pytest.TempPathFac
     )  # fmt: skip
     first = start(*command, WANDB_MODE="offline")
     wait_for(lambda: any(row["step"] >= KILLED_AFTER for row in run.metrics()), first, seconds=1200)
-    children = living_descendants(first.pid)
-    first.kill()
-    first.wait()
-    wait_until_gone(children)
+    end_by_kill(first, "engine")
     second = start(*command, WANDB_MODE="offline")
     wait_for(lambda: len(_after_start(run, 1)) >= ASKED_AFTER - SAVED_EVERY, second, seconds=1200)
     second.terminate()
