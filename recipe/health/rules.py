@@ -220,6 +220,16 @@ def _validation(run: Record) -> str | None:
     return f"up to {100 * error:.1f} points" if error > LARGEST_ERROR else None
 
 
+FALLBACK = {
+    "no_steps": ": they do not parse, or `credit.unit` finds none",
+    "too_few_valid": ": nothing to compare, as in answers of one step",
+    "zero": ": no replay changed the reward",
+    "constant": ": each step counts as much as the others",
+    "zero_advantage": ": all answers to their prompt have one reward",
+}
+"""What causes of credit's fallback mean."""
+
+
 def _credit(run: Record) -> str | None:
     failed = [event.get("samples") for event in run.events if event["event"] == "credit_failed"]
     if failed:
@@ -230,7 +240,8 @@ def _credit(run: Record) -> str | None:
         return None
     causes = {name: run.last(f"credit/fallback/{name}") or 0.0 for name in run.named("credit/fallback/")}
     most = max(causes, key=causes.__getitem__, default=None)
-    return f"{rate:.0%} of the responses keep their plain advantage" + (f", most for '{most}'" if most else "")
+    why = f", most for '{most}'{FALLBACK.get(most, '')}" if most else ""
+    return f"{rate:.0%} of the responses keep their plain advantage{why}"
 
 
 def _constraints(run: Record) -> str | None:

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from recipe.health.rules import FALLBACK
 from workers.choices import NORMALIZATIONS
 from workers.credit import shape_advantages
 
@@ -214,6 +215,7 @@ def test_fallbacks_are_counted_once_each_by_their_first_cause() -> None:
     for cause in CAUSES:
         assert stats[f"credit/fallback/{cause}"] == pytest.approx(1 / 6)
     assert stats["credit/fallback_rate"] == pytest.approx(5 / 6)
+    assert {name for name in stats if name.startswith("credit/fallback/")} == {f"credit/fallback/{c}" for c in FALLBACK}
 
     opened, stats = shape_advantages(advantages, credits, tokens, mask, strength=0.5, zero_advantage=True)
     assert opened[4].tolist() == pytest.approx([0.5, -0.5, 0.0], abs=1e-5)

@@ -100,7 +100,8 @@ CASES = [
     ("forgetting", _validated(0.2, 0.04), "sql is 20 points below its peak", _validated(0.2, 0.05)),
     ("validation", _validated(0.0, 0.021), "up to 2.1 points", _validated(0.0, 0.02)),
     ("credit", [{"credit/fallback_rate": 0.6, "credit/fallback/too_few_valid": 0.4, "credit/fallback/cut": 0.2}],
-        "60% of the responses keep their plain advantage, most for 'too_few_valid'", [{"credit/fallback_rate": 0.5}]),
+        "60% of the responses keep their plain advantage, most for 'too_few_valid': nothing to compare, as in "
+        "answers of one step", [{"credit/fallback_rate": 0.5}]),
     ("constraints", [{f"{P}/unprotected_skills": 1.0}] * 2 + [{f"{P}/unprotected_skills": 0.0}], "in 2 of 3 steps",
         [{f"{P}/unprotected_skills": 1.0}, {f"{P}/unprotected_skills": 0.0}]),
     ("undone", [{f"{P}/undone_steps": 1.0, f"{P}/verified_steps": 2.0}, {f"{P}/verified_steps": 7.0}],
