@@ -292,12 +292,15 @@ marker.parent.mkdir(parents=True, exist_ok=True)
 def log(name, **row):
     with open(run / name, "a") as file:
         file.write(json.dumps({"time": time.time(), **row}) + "\\n")
+waits = words["run.name"] != "alone" and not (run / "events.jsonl").exists()  # for the kill, on a busy machine, too
 begun = int(marker.read_text()) if marker.exists() and "forgetful" not in sys.argv else 0
 server = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)", "rewards.sandbox serve"])
 log("events.jsonl", event="start")
 log("events.jsonl", event="ready", step=begun)
 for step in range(begun + 1, 7):
     time.sleep(0.3)
+    if waits and step == 4:
+        server.wait(60)
     if server.poll() is not None and step > 3:
         if "silent" not in sys.argv:
             log("events.jsonl", event="failed", error="the sandbox is down")
