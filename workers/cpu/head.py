@@ -143,7 +143,8 @@ def _forward(
     once = {"input_ids": input_ids[:, prefixes.kept], "position_ids": position_ids[:, prefixes.kept]}
     hidden = self.model(**once, prefixes=prefixes, **inputs)[0][0]
     labels = shift_labels[0, positions]
-    states = hidden[prefixes.rows[positions]]
+    # Its gradient adds in one order; that of hidden[...] in the order in which threads come, so runs would differ.
+    states = hidden.index_select(0, prefixes.rows[positions])
     figures = token_statistics(states, self.lm_head.weight, labels, temperature)
     log_probs, entropies = (torch.zeros(input_ids.shape[1]).index_put((positions,), values)[None] for values in figures)
     return CausalLMOutputForPPO(log_probs=log_probs, entropy=entropies)  # type: ignore[arg-type]

@@ -123,3 +123,15 @@ def test_a_models_statistics_and_gradients_do_not_change(
     monkeypatch.setattr(head, "shared_prefixes", not_shared)
     for ours, theirs in zip(shared, statistics(sequences, kind), strict=True):
         torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-5)
+
+
+def test_gradients_of_two_threads_are_the_same_each_time():
+    """Each of 64 answers adds to the row of the prompt's last token: in one order, however the threads are scheduled."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        _, _, first = statistics(group(4, [40] * 64, 0), "llama")
+        for _ in range(30):
+            assert torch.equal(statistics(group(4, [40] * 64, 0), "llama")[2], first)
+    finally:
+        torch.set_num_threads(before)
