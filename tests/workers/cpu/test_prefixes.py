@@ -126,7 +126,7 @@ def test_a_models_statistics_and_gradients_do_not_change(
 
 
 def test_gradients_of_two_threads_are_the_same_each_time():
-    """Each of 64 answers adds to the row of the prompt's last token: in one order, however the threads are scheduled."""
+    """Each of 64 answers adds to the row of the prompt's last token: in one order, whatever the threads do."""
     before = torch.get_num_threads()
     torch.set_num_threads(2)
     try:
