@@ -58,6 +58,7 @@ TASKS = {
         ("credit:grpo", "credit:partial", "credit_shuffled:grpo"),
         "0.5",
         ("--window", BLOCKS, "--samples", BLOCK),
+        {"credit": ("", "4.0e-3"), "partial": ("1x4", "")},
     ),
     "parts4": CreditTask(
         "data/parts",
