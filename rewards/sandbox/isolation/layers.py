@@ -11,6 +11,7 @@ import errno
 import os
 import resource
 import socket
+import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
@@ -68,6 +69,8 @@ class Isolation:
         if helper == 0:
             try:
                 self._fork_from_helper(serve)
+            except BaseException:
+                traceback.print_exc()  # in the helper or in what it forks: both end here, and nobody else would tell
             finally:
                 os._exit(1)
         _, status = os.waitpid(helper, 0)

@@ -17,6 +17,7 @@ from rewards.sandbox.isolation.layers import LAYERS
 from rewards.sandbox.server.modes import unprotected
 from tests.rewards.sandbox.conftest import (
     PYTHONPATH,
+    ROOT,
     ServerProcess,
     interpreter_for_anybody,
     locked,
@@ -64,6 +65,19 @@ def test_a_machine_that_protects_nothing_is_refused(mode: str, ordinary_user: bo
         assert "--isolation minimal" in message
         assert 'Sandbox(isolation="minimal")' in message
         assert "sandbox.isolation=minimal" in message
+
+
+FORKS = """
+from rewards.sandbox.isolation.layers import Isolation
+def serve():
+    raise PermissionError(13, "Permission denied", "/tmp/sandbox-1")
+Isolation(wanted=False, outside_user=0, python=[], quota_mb=1).fork_inside(serve)
+"""
+
+
+def test_what_ends_a_fork_server_at_its_start_is_told() -> None:
+    done = subprocess.run([sys.executable, "-c", FORKS], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert "PermissionError: [Errno 13] Permission denied: '/tmp/sandbox-1'" in done.stderr
 
 
 @pytest.mark.slow
