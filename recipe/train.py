@@ -222,7 +222,8 @@ def main(config: DictConfig) -> None:
         errors.print(f"refused before training:\n{error}", markup=False, highlight=False, soft_wrap=True)
         sys.exit(REFUSED)
     except RunStopped as stopped:
-        run.log_event("stopped", reason=str(stopped))
+        with contextlib.suppress(OSError):  # a full disk may be why
+            run.log_event("stopped", reason=str(stopped))
         errors.print(f"the run stopped: {stopped}; the command above resumes it", markup=False, soft_wrap=True)
         write_page(run, errors)
         sys.exit(STATUS)

@@ -1,4 +1,4 @@
-"""Alerts of a run: what its health finds while it trains, once per rule, in its events and in W&B."""
+"""Alerts of a run: what its health finds while it trains, once per rule, in its events, in W&B and in trackio."""
 
 import time
 from collections.abc import Sequence
@@ -34,16 +34,21 @@ class Alerts:
             for finding in findings(Record(self._rows, [], self._config, time.time()), waiting):
                 self._sent.add(finding.rule.name)
                 self._run.log_event(EVENT, step=int(row["step"]), rule=finding.rule.name, seen=finding.seen)
-                send_to_wandb(finding, self._config.trainer.logger)
+                send(finding, self._config.trainer.logger)
 
 
-def send_to_wandb(finding: Finding, loggers: str | Sequence[str]) -> None:
-    """Raise the finding as an alert of this process's W&B run, if the run logs to W&B."""
-    if "wandb" not in loggers:
-        return
-    import wandb
+def send(finding: Finding, loggers: str | Sequence[str]) -> None:
+    """Raise the finding as an alert of this process's runs in W&B and trackio, where the run logs to them."""
+    # Backticks and the like are Markdown, which both show.
+    text = f"{finding.seen}. Healthy: {finding.rule.metric}: {finding.rule.healthy}. Try: {finding.rule.advice}"
+    title = f"health: {finding.rule.name}"
+    if "wandb" in loggers:
+        import wandb
 
-    if wandb.run is not None:
-        # Backticks and the like are Markdown, which W&B's messages show.
-        text = f"{finding.seen}. Healthy: {finding.rule.metric}: {finding.rule.healthy}. Try: {finding.rule.advice}"
-        wandb.run.alert(title=f"health: {finding.rule.name}", text=text, level="WARN")
+        if wandb.run is not None:
+            wandb.run.alert(title=title, text=text, level="WARN")
+    if "trackio" in loggers:
+        import trackio
+
+        if trackio.context_vars.current_run.get() is not None:
+            trackio.alert(title=title, text=text)

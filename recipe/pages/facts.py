@@ -183,7 +183,10 @@ def cost(
 
 
 def _duration(seconds: float) -> str:
-    return str(timedelta(seconds=round(seconds)))
+    try:
+        return str(timedelta(seconds=round(seconds)))
+    except (OverflowError, ValueError):  # a file of events may say anything
+        return "-"
 
 
 def _event(event: Mapping[str, Any]) -> tuple[str, str, str, str]:

@@ -75,7 +75,7 @@ def shares(counts: Sequence[int], limit: int) -> list[int]:
 
 def _files(run: RunDirectory) -> list[Path]:
     files = (run.path / "generations").glob("train_*.jsonl")
-    return sorted(path for path in files if path.stem.removeprefix("train_").isdigit())
+    return sorted(path for path in files if path.stem.removeprefix("train_").isdecimal())
 
 
 def _lines(path: Path) -> int:

@@ -75,8 +75,27 @@ class RunDirectory:
     @property
     def last_checkpoint(self) -> int | None:
         """Step of the newest complete checkpoint; None without one."""
-        marker = self.checkpoints / "latest_checkpointed_iteration.txt"
-        return int(marker.read_text()) if marker.exists() else None
+        if not self._marker.exists():
+            return None
+        text = self._marker.read_text().strip()
+        if text.isdecimal():
+            return int(text)
+        # verl opens the marker once the newest checkpoint is whole: a kill, or a full disk, then leaves it empty.
+        folders = self.checkpoints.glob("global_step_*")
+        return max((int(one.name.removeprefix("global_step_")) for one in folders), default=None)
+
+    def mend_marker(self) -> None:
+        """Write the step of the newest complete checkpoint where verl reads it, if what is there is no number."""
+        if self._marker.exists() and not self._marker.read_text().strip().isdecimal():
+            step = self.last_checkpoint
+            if step is None:
+                self._marker.unlink()
+            else:
+                write_atomically(self._marker, str(step))
+
+    @property
+    def _marker(self) -> Path:
+        return self.checkpoints / "latest_checkpointed_iteration.txt"
 
     @property
     def finished(self) -> bool:

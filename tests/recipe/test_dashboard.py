@@ -94,8 +94,9 @@ def test_trackio_gets_every_metric_in_order_with_stars_at_the_end_only():
 def test_trackio_shows_a_run_of_verl_s_logger_on_the_loopback(tmp_path: Path):
     """Its own server: metrics come back as logged, in our order, and nothing listens beyond this machine."""
     environment = os.environ | {"TRACKIO_DIR": str(tmp_path / "runs"), "HF_HUB_OFFLINE": "1"}
-    logging = [sys.executable, "-c", LOGGED_BY_VERL]
-    subprocess.run(logging, env=environment, check=True, timeout=120, capture_output=True)
+    for first in ("1", "3"):  # the run is stopped after step 2
+        logging = [sys.executable, "-c", LOGGED_BY_VERL, first]
+        subprocess.run(logging, env=environment, check=True, timeout=120, capture_output=True)
     guide_file, (port,) = tmp_path / "guide.md", free_ports(1)
     shown = [sys.executable, "-m", "recipe.dashboard", "trackio", "p", "--port", str(port), "--guide", str(guide_file)]
     with subprocess.Popen(
@@ -106,7 +107,12 @@ def test_trackio_shows_a_run_of_verl_s_logger_on_the_loopback(tmp_path: Path):
             assert any(f"http://127.0.0.1:{port}" in line for line in server.stdout)
             assert listening(server.pid) == {("127.0.0.1", port)}
             rows = asked(port, "get_logs", project="p", run="r")
-            assert [(row["step"], row["actor/entropy"]) for row in rows] == [(1, 0.5), (2, 0.25)]
+            assert [(row["step"], row["actor/entropy"]) for row in rows] == [
+                (1, 0.5), (2, 0.25), (3, 0.125), (4, 0.0625),
+            ]  # fmt: skip
+            assert [one["name"] for one in asked(port, "get_runs_for_project", project="p")] == ["r"]
+            (alert,) = asked(port, "get_alerts", project="p", run="r")
+            assert (alert["title"], alert["text"][:5]) == ("health: entropy", "fell ")
             assert asked(port, "get_settings")["plot_order"] == metric_order().split(",")
         finally:
             server.terminate()
@@ -115,11 +121,23 @@ def test_trackio_shows_a_run_of_verl_s_logger_on_the_loopback(tmp_path: Path):
 
 
 LOGGED_BY_VERL = """
+import sys
+
+from omegaconf import OmegaConf
 from verl.utils.tracking import Tracking
 
-tracking = Tracking(project_name="p", experiment_name="r", default_backend=["trackio"], config={"a": {"b": 1}})
-for step in (1, 2):
+from recipe.health.alerts import send
+from recipe.health.rules import RULES, Finding
+from recipe.training.hooks.records import go_on_in_trackio
+
+names = {"project_name": "p", "experiment_name": "r"}
+go_on_in_trackio(OmegaConf.create({"trainer": {**names, "logger": ["trackio"]}, "a": {"b": 1}}))
+tracking = Tracking(**names, default_backend=["trackio"], config={"a": {"b": 1}})
+first = int(sys.argv[1])
+for step in (first, first + 1):
     tracking.log(data={"actor/entropy": 0.5**step}, step=step)
+if first > 1:
+    send(Finding(next(one for one in RULES if one.name == "entropy"), "fell from 1 to 0.01"), ["trackio"])
 """
 
 

@@ -6,8 +6,9 @@ dies in between resumes with the next step, so a checkpoint keeps the metrics so
 
 import copy
 import json
-from typing import Any
+from typing import Any, cast
 
+from omegaconf import DictConfig, OmegaConf
 from transfer_queue import KVBatchMeta
 
 from recipe.health.alerts import Alerts
@@ -30,6 +31,10 @@ class RecordHooks(ValidationHooks):
     alerts: Alerts
     _trained: tuple[KVBatchMeta, dict[str, Any]]  # the step's batch and its metrics so far
     _unrecorded: dict[str, Any] | None = None  # metrics of the checkpoint's step, of which the run has no row
+
+    def on_init_end(self) -> None:
+        super().on_init_end()
+        go_on_in_trackio(self.config)
 
     def step(self, metrics: dict[str, Any], timing_raw: dict[str, Any]) -> KVBatchMeta:
         batch = super().step(metrics, timing_raw)
@@ -58,6 +63,7 @@ class RecordHooks(ValidationHooks):
         return numbers(found)
 
     def _load_checkpoint(self) -> None:
+        self.run_directory.mend_marker()
         super()._load_checkpoint()
         path = checkpoint_folder(self.config.trainer, self.global_steps) / METRICS_FILE
         if path.exists() and not self._has_row():
@@ -104,3 +110,17 @@ class RecordHooks(ValidationHooks):
                 update_report(self.run_directory)
                 update_skill_report(self.run_directory, self.settings)
                 write_credit_page(self.run_directory, global_steps)
+
+
+def go_on_in_trackio(config: DictConfig) -> None:
+    """Begin the run in trackio, or go on with it: verl would begin another one of its name after each restart."""
+    if "trackio" not in config.trainer.logger:
+        return
+    import trackio
+
+    trackio.init(
+        project=config.trainer.project_name,
+        name=config.trainer.experiment_name,
+        config=cast(dict[str, Any], OmegaConf.to_container(config, resolve=True)),
+        resume="allow",
+    )

@@ -252,6 +252,14 @@ def test_a_run_that_was_cut_off_while_it_wrote_has_a_page(run: RunDirectory):
 
 
 @pytest.mark.slow
+def test_a_time_or_a_file_s_name_that_is_no_number_costs_the_run_no_page(run: RunDirectory):
+    with open(run.path / "events.jsonl", "a") as file:
+        file.write('{"time": 1e300, "event": "alert"}\n')
+    (run.path / "generations" / "train_³.jsonl").write_text("{}\n")
+    assert ("from the first event to the last", "-") in cost(run.metrics(), run.events(), 1)
+    assert "alert" in run_page([run], time.time())
+
+
 def test_folders_that_cannot_be_read_are_refused_by_name(run: RunDirectory, tmp_path: Path, capsys):
     with pytest.raises(RecordsError, match="is not a run directory"):
         RunDirectory.existing(tmp_path)

@@ -82,6 +82,19 @@ def test_the_last_checkpoint_is_the_one_that_verl_marked_complete(tmp_path):
     assert run.last_checkpoint == 20
 
 
+@pytest.mark.parametrize(("steps", "last"), [((8, 16), 16), ((), None)])
+def test_a_marker_that_a_kill_left_empty_names_the_newest_checkpoint_again(tmp_path, steps, last):
+    run = RunDirectory.prepare(str(tmp_path), "e", "r")
+    for step in steps:
+        (run.checkpoints / f"global_step_{step}").mkdir()
+    marker = run.checkpoints / "latest_checkpointed_iteration.txt"
+    marker.write_text("")
+    assert run.last_checkpoint == last
+    run.mend_marker()
+    assert run.last_checkpoint == last
+    assert (marker.read_text() if marker.exists() else None) == (str(last) if last else None)
+
+
 def test_a_folder_that_cannot_be_written_is_refused_with_a_way_out(tmp_path):
     tmp_path.chmod(0o755)
     locked = tmp_path / "locked"
