@@ -2,8 +2,9 @@
 
 import pytest
 
+from recipe.settings import read_settings
 from tests.composing import composed
-from tests.tutorial import BLOCK, commands, files, sections, shorter
+from tests.tutorial import BLOCK, cluster_words, commands, files, sections, shorter
 
 NAMES = ["recipe.train", "ls", "recipe.train", "recipe.train", "recipe.report"]
 OWN = ["mine.py", "data_prep.validate", "data_prep.govern", "recipe.train"]
@@ -40,6 +41,16 @@ def test_a_training_of_the_tutorial_composes_and_is_short(overrides: list[str]):
     assert (
         config.protocol.stage_steps if config.protocol.kind == "sequential" else config.trainer.total_training_steps
     ) <= 2
+
+
+def test_the_same_training_composes_for_a_cluster():
+    section = sections()[4]
+    (training,) = (words[3:] for words in commands(section) if name_of(words) == "recipe.train")
+    config = composed(*(word for word in training if word not in shorter(["recipe.train"])), *cluster_words(section))
+    read_settings(config)
+    assert config.actor_rollout_ref.model.path == "Qwen/Qwen2.5-Coder-7B-Instruct"
+    assert config.actor_rollout_ref.rollout.tensor_model_parallel_size == 2
+    assert (config.actor_rollout_ref.model.lora_rank > 0, config.protocol.skill_sequence) == (True, ["write", "mine"])
 
 
 def test_other_commands_stay_as_they_are():

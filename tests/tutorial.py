@@ -33,6 +33,12 @@ def commands(section: str) -> list[list[str]]:
     return [[sys.executable, *words[1:], *shorter(words)] if words[0] == "python" else words for words in kept]
 
 
+def cluster_words(section: str) -> list[str]:
+    """The overrides that the paragraph on clusters adds to its section's training."""
+    (paragraph,) = re.findall(r"^On a cluster: .*?\. First ", section, re.MULTILINE | re.DOTALL)
+    return [word for words in re.findall(r"`([^`]+=[^`]+)`", paragraph) for word in words.split()]
+
+
 def _training_of_quickstart() -> list[str]:
     (line,) = re.findall(r"^\.venv/bin/python (-m recipe\.train .*) \"\$@\"$",
                          ROOT.joinpath(*QUICKSTART[1:]).read_text(), re.MULTILINE)  # fmt: skip
