@@ -46,7 +46,7 @@ def test_a_training_of_the_tutorial_composes_and_is_short(overrides: list[str]):
 def test_the_same_training_composes_for_a_cluster():
     section = sections()[4]
     (training,) = (words[3:] for words in commands(section) if name_of(words) == "recipe.train")
-    config = composed(*(word for word in training if word not in shorter(["recipe.train"])), *cluster_words(section))
+    config = composed(*training, *cluster_words(section))
     read_settings(config)
     assert config.actor_rollout_ref.model.path == "Qwen/Qwen2.5-Coder-7B-Instruct"
     assert config.actor_rollout_ref.rollout.tensor_model_parallel_size == 2

@@ -85,13 +85,11 @@ class RunDirectory:
         return max((int(one.name.removeprefix("global_step_")) for one in folders), default=None)
 
     def mend_marker(self) -> None:
-        """Write the step of the newest complete checkpoint where verl reads it, if what is there is no number."""
-        if self._marker.exists() and not self._marker.read_text().strip().isdecimal():
-            step = self.last_checkpoint
-            if step is None:
-                self._marker.unlink()
-            else:
-                write_atomically(self._marker, str(step))
+        """Write the step of the newest complete checkpoint where verl reads it, which expects a number or no file."""
+        if (step := self.last_checkpoint) is None:
+            self._marker.unlink(missing_ok=True)
+        else:
+            write_atomically(self._marker, str(step))
 
     @property
     def _marker(self) -> Path:

@@ -260,6 +260,7 @@ def test_a_time_or_a_file_s_name_that_is_no_number_costs_the_run_no_page(run: Ru
     assert "alert" in run_page([run], time.time())
 
 
+@pytest.mark.slow
 def test_folders_that_cannot_be_read_are_refused_by_name(run: RunDirectory, tmp_path: Path, capsys):
     with pytest.raises(RecordsError, match="is not a run directory"):
         RunDirectory.existing(tmp_path)
