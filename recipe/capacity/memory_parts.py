@@ -171,18 +171,26 @@ def _packed_block(shape: ModelShape, sizes: PassSizes) -> int:
 
 
 def logits(shape: ModelShape, sizes: PassSizes) -> int:
-    """The larger of two passes over (T, V): the update, and the log-probabilities before it.
+    """The larger of two passes over (T, V): the update, and the log-probabilities before it, where verl always computes
+    the entropy.
 
-    Update: logits and their gradient, 2 c, and as much again with entropy in the loss. Log-probabilities: verl always
-    computes the entropy there; logits, softmax and their product, 3 c, or c and fp32 chunks if it is chunked. Fused
-    kernels never store the logits.
+    Copies of the logits are those that torch allocates for verl's functions, without flash-attention's cross entropy,
+    which needs no more. Fused kernels never store the logits.
     """
     if sizes.fused_logits:
         return 0
-    row = shape.vocab_size * sizes.actor.compute_bytes
-    update = sizes.update_tokens * row * (4 if sizes.entropy_in_loss else 2)
-    chunks = ENTROPY_ROWS * shape.vocab_size * 4 * 2
-    log_probs = sizes.log_prob_tokens * row + chunks if sizes.chunked_entropy else sizes.log_prob_tokens * row * 3
+    width = sizes.actor.compute_bytes
+    row, full = shape.vocab_size * width, width == 4
+    chunk = min(ENTROPY_ROWS, max(sizes.update_tokens, sizes.log_prob_tokens)) * shape.vocab_size * 4  # in fp32
+    if not sizes.entropy_in_loss:
+        update = sizes.update_tokens * row * (3 if full else 2)
+    elif sizes.chunked_entropy:  # all chunks in fp32 are kept for the backward pass
+        update = sizes.update_tokens * row * (3 if full else 5) + chunk * (4 if full else 5)
+    else:
+        update = sizes.update_tokens * row * (7 if full else 8)
+    log_probs = sizes.log_prob_tokens * row * 3
+    if sizes.chunked_entropy:
+        log_probs = sizes.log_prob_tokens * row + chunk * (2 if full else 3)
     return max(update, log_probs)
 
 

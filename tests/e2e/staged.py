@@ -9,11 +9,8 @@ from recipe.records.pictures import series
 from recipe.records.run_directory import RunDirectory
 from tests.e2e.conftest import end_by_kill, quickstart, train, wait_for, without_checkpoint
 
-STAGE_STEPS, SAVED_EVERY, PROMPTS, ANSWERS = 3, 3, 8, 4
+STAGE_STEPS, SAVED_EVERY, PROMPTS, ANSWERS = 2, 2, 8, 4
 STEPS = 2 * STAGE_STEPS
-AT_ONCE = 3
-"""Answers that the engine samples at once. verl's interruption waits until each request has a token, so it comes when
-the last ones of the batch ahead are under way."""
 
 
 def killed_and_continued(
@@ -38,7 +35,7 @@ def killed_and_continued(
         f"protocol.stage_steps={STAGE_STEPS}", f"trainer.test_freq={STAGE_STEPS}", f"trainer.save_freq={SAVED_EVERY}",
         f"data.train_batch_size={PROMPTS}", f"{rollout}.n={ANSWERS}", f"{actor}.ppo_mini_batch_size={each}",
         f"{actor}.ppo_micro_batch_size_per_gpu={each * ANSWERS}",
-        f"{rollout}.log_prob_micro_batch_size_per_gpu={each * ANSWERS}", f"{rollout}.max_num_seqs={AT_ONCE}",
+        f"{rollout}.log_prob_micro_batch_size_per_gpu={each * ANSWERS}",
         "data.val_max_samples=32", "run.greedy_validation=false", *words,
     )  # fmt: skip
     with without_checkpoint(run, STEPS):  # a start that is killed late has not come to its end

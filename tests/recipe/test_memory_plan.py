@@ -15,6 +15,7 @@ from peft import LoraConfig, get_peft_model
 from rich.console import Console
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
+from verl.utils import torch_functional as verl_F
 
 from recipe.capacity import memory_parts
 from recipe.capacity.memory_parts import pinned
@@ -356,6 +357,47 @@ def packed_rows(rows: list[list[int]], responses: int) -> dict[str, Any]:
         "temperature": 1.0,
         "use_cache": False,
     }
+
+
+@pytest.mark.parametrize("tokens", [1024, 4096])
+@pytest.mark.parametrize(("chunked", "bonus"), [(False, False), (False, True), (True, False), (True, True)])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_the_planned_logits_are_what_verls_functions_allocate(
+    dtype: torch.dtype, chunked: bool, bonus: bool, tokens: int
+) -> None:
+    """A vocabulary of 512, with more and with fewer tokens than a chunk of the entropy has."""
+    shape = replace(MICRO, vocab_size=512)
+    sizes = replace(
+        seven(), fused_logits=False, chunked_entropy=chunked, entropy_in_loss=bonus,
+        update_tokens=tokens, log_prob_tokens=tokens,
+    )  # fmt: skip
+    sizes = replace(sizes, actor=replace(sizes.actor, compute_bytes=dtype.itemsize))
+    hidden, labels = torch.randn(tokens, 4, dtype=dtype), torch.arange(tokens) % 512
+    output = torch.randn(512, 4, dtype=dtype, requires_grad=True)
+    output.grad = torch.zeros_like(output)
+    entropy = verl_F.entropy_from_logits_with_chunking if chunked else verl_F.entropy_from_logits
+
+    def values(with_entropy: bool) -> torch.Tensor:
+        logits = torch.nn.functional.linear(hidden, output).div_(1.0)
+        log_probs = verl_F.logprobs_from_logits(logits, labels).sum()
+        return log_probs + entropy(logits).sum() if with_entropy else log_probs
+
+    with torch.no_grad():
+        before = peak_bytes(lambda: values(with_entropy=True))
+    update = peak_bytes(lambda: values(with_entropy=bonus).backward())
+    assert memory_parts.logits(shape, sizes) == pytest.approx(max(before, update), rel=0.02)
+
+
+def peak_bytes(work: Callable[[], Any]) -> int:
+    """The most bytes that torch holds at once of those that it allocates in this work, inside its operators, too."""
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as profile:
+        work()
+    live = most = 0
+    for event in profile.profiler.kineto_results.events():
+        if event.name() == "[memory]":
+            live += event.nbytes()
+            most = max(most, live)
+    return most
 
 
 @pytest.mark.parametrize(
