@@ -14,7 +14,9 @@ from benchmarks import projection
 from benchmarks.gpu import __main__ as check
 from benchmarks.gpu.engine import SHAPE
 from benchmarks.gpu.findings import Findings, Measured, read
-from benchmarks.gpu.training import model_settings
+from benchmarks.gpu.training import SKILLS, STEPS, model_settings, note_run
+from recipe.records.run_directory import RunDirectory
+from recipe.settings import read_settings
 from tests.composing import composed
 from tests.configs.test_platforms import accepted_by_verl
 
@@ -100,6 +102,56 @@ def test_verl_accepts_the_settings_of_the_training(adaptation: str, tensor: int)
     attention = "flash_attention_2" if importlib.util.find_spec("flash_attn") else "packed"
     assert config.actor_rollout_ref.model.override_config.attn_implementation == attention
     accepted_by_verl(config)
+
+
+GOOD = {
+    "training/rollout_probs_diff_mean": 0.001, "actor/grad_norm": 0.3, "credit/replays": 20, "reward/masked_share": 0.0,
+    "projection/active_constraints": SKILLS, "actor/projection/unprotected_skills": 1,
+    "actor/projection/violated_steps": 0, "actor/projection/skipped_steps": 0,
+    "actor/projection/displacement_norm": 0.01,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("change", "failing"),
+    [
+        ({}, None),
+        ({"projection/active_constraints": 0}, "protected skills of an update"),
+        ({"actor/projection/unprotected_skills": SKILLS}, "those of them without a gradient"),
+        ({"actor/projection/violated_steps": 1}, "optimiser steps that still harm one"),
+        ({"actor/projection/displacement_norm": 0.0}, "length of a step"),
+        ({"reward/masked_share": 0.1}, "samples that could not be verified"),
+        ({"training/rollout_probs_diff_mean": 0.05}, "rollout against trainer"),
+    ],
+)
+def test_a_run_without_credit_or_protection_fails_the_check(tmp_path: Path, change: dict, failing: str | None):
+    run, findings = RunDirectory(tmp_path / "run"), Findings(tmp_path, "training_lora")
+    (run.checkpoints / f"global_step_{STEPS}").mkdir(parents=True)
+    for step in range(1, STEPS + 1):
+        run.log_metrics(step, GOOD | change)
+    note_run(run, findings)
+    outside = [one.what for one in read(findings.file) if not one.passed]
+    assert len(outside) == (failing is not None)
+    assert failing is None or outside[0].startswith(failing)
+    assert any("no metric timing_s/step" in one.what for one in read(findings.file))
+
+
+def test_its_experiment_protects_as_many_skills():
+    settings = read_settings(composed("experiment=three_questions"))
+    assert settings.projection.protected is None  # all of them
+    assert len(settings.skills.names or []) == SKILLS
+
+
+def test_a_dry_run_prints_the_commands_and_runs_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys):
+    folder = tmp_path / "check"
+    monkeypatch.setattr(
+        sys, "argv", ["benchmarks.gpu", str(folder), "--dry-run", "--parts", "training_lora", "projection"]
+    )
+    check.main()
+    training, measured = capsys.readouterr().out.splitlines()
+    assert f"benchmarks.gpu.training {folder}" in training
+    assert "benchmarks.projection" in measured
+    assert not folder.exists()
 
 
 def test_a_part_that_outlasts_its_limit_is_ended_with_what_it_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

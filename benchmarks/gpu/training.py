@@ -21,6 +21,8 @@ from benchmarks.gpu.findings import Findings
 from recipe.records.run_directory import RunDirectory
 
 STEPS = 2
+SKILLS = 4
+"""That the experiment protects."""
 
 
 def main() -> None:
@@ -71,14 +73,23 @@ def model_settings(data: Path, model: Path, adaptation: str, device: str, gpus: 
 
 def note_run(run: RunDirectory, findings: Findings, rewarded: bool = True) -> None:
     """What the finished run recorded; rewarded: whether some answers of each step earn a reward and others do not."""
+
+    def need(bound: float) -> float | None:
+        return bound if rewarded else None
+
     rows = [row for row in run.metrics() if row["step"] > 0]
     findings.add("steps", len(rows), low=STEPS)
     finite = not any(math.isinf(value) for row in rows for value in row.values() if isinstance(value, float))
     findings.add("no metric is infinite", float(finite), low=1)
     for what, metric, low, high in (
         ("rollout against trainer: mean difference of probabilities", "training/rollout_probs_diff_mean", None, 0.02),
-        ("gradient norm", "actor/grad_norm", 1e-9 if rewarded else None, None),
-        ("replays of a step", "credit/replays", 1 if rewarded else None, None),
+        ("gradient norm", "actor/grad_norm", need(1e-9), None),
+        ("replays of a step", "credit/replays", need(1), None),
+        ("protected skills of an update", "projection/active_constraints", need(1), None),
+        ("those of them without a gradient", "actor/projection/unprotected_skills", None, need(SKILLS - 1)),
+        ("optimiser steps that still harm one, to first order", "actor/projection/violated_steps", None, need(0)),
+        ("optimiser steps that were skipped", "actor/projection/skipped_steps", None, need(0)),
+        ("length of a step", "actor/projection/displacement_norm", need(1e-12), None),
         ("samples that could not be verified", "reward/masked_share", None, 0),
         ("peak memory of training", "actor/perf/max_memory_allocated_gb", None, None),
         ("seconds of a step", "timing_s/step", None, None),

@@ -62,8 +62,14 @@ def notes(config: DictConfig) -> list[str]:
 
 
 def _untried(config: DictConfig) -> list[str]:
-    """What is accepted though nothing of this project has run it: other engines, architectures without a plan."""
-    engine, lines = config.actor_rollout_ref.rollout.name, []
+    """What is accepted though no run of this project has used it: other or quantized engines, models without a plan."""
+    rollout, lines = config.actor_rollout_ref.rollout, []
+    engine, quantized = rollout.name, rollout.quantization or (rollout.qat and rollout.qat.enable and "qat")
+    if quantized:
+        lines.append(
+            f"warning: no run of this project has sampled from quantized weights ({quantized}), which the memory plan "
+            "counts as 16-bit ones: watch training/rollout_probs_diff_mean, and see algorithm.rollout_correction"
+        )
     if engine != VLLM:
         lines.append(f"warning: no run of this project has used {engine}, only {VLLM}: watch the engine's metric")
     try:

@@ -9,6 +9,7 @@ import json
 import sys
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
@@ -93,15 +94,14 @@ async def interrupted(made: Any) -> dict[str, Any]:
             parts.append((list(given["prompt_ids"]), asked, list(output.token_ids)))
         return output
 
-    LLMServerClient.generate = noted
-    client, given = made.get_llm_client(), {"seed": 11, "max_tokens": ANSWER, "ignore_eos": True, "logprobs": True}
-    answer = asyncio.create_task(client.generate("r", prompt_ids=PROMPT, sampling_params=given))
+    given = {"seed": 11, "max_tokens": ANSWER, "ignore_eos": True, "logprobs": True}
     version = made.global_steps
-    while len(parts) < INTERRUPTIONS and not answer.done():
-        version += 1
-        await asyncio.to_thread(made.standalone_checkpoint_manager.update_weights, version)
-    found = await answer
-    LLMServerClient.generate = send
+    with patch.object(LLMServerClient, "generate", noted):
+        answer = asyncio.create_task(made.get_llm_client().generate("r", prompt_ids=PROMPT, sampling_params=given))
+        while len(parts) < INTERRUPTIONS and not answer.done():
+            version += 1
+            await asyncio.to_thread(made.standalone_checkpoint_manager.update_weights, version)
+        found = await answer
     plain = made._servers.get_client(LLMServerClient)
     again = [
         await plain.generate("r", prompt_ids=before, sampling_params=asked | {"max_tokens": len(tokens)})

@@ -153,6 +153,20 @@ def test_another_engine_has_to_be_installed_and_is_warned_of(tmp_path: Path, mon
     assert any("no run of this project has used sglang, only vllm" in note for note in machine.notes(config))
 
 
+@pytest.mark.parametrize(
+    ("words", "name"),
+    [
+        (["actor_rollout_ref.rollout.quantization=fp8"], "fp8"),
+        (["actor_rollout_ref.actor.fsdp_config.qat.enable=true"], "qat"),
+        ([], None),
+    ],
+)
+def test_an_engine_with_quantized_weights_is_warned_of(words: list[str], name: str | None) -> None:
+    warned = [note for note in machine.notes(composed("experiment=quickstart", *words)) if "quantized weights" in note]
+    assert len(warned) == (name is not None)
+    assert name is None or f"sampled from quantized weights ({name})" in warned[0]
+
+
 def test_a_mixture_of_experts_is_warned_of_as_untrained(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "qwen3_moe", "num_experts": 128}))
     config = composed("experiment=quickstart", f"actor_rollout_ref.model.path={tmp_path}")
