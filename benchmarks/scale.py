@@ -159,6 +159,7 @@ def main() -> None:
     finished = finish_times(lengths, load.gpus, load.slots, Costs.written)
     seconds = {"generation": max(map(max, finished)), **update_parts(load, Costs(), tokens)}
     print(f"{load.answers:,} answers (rows of the transfer queue), {tokens / 1e6:.1f} M tokens, {load.nodes} nodes")
+    print(f"  {'replays':28} {load.answers * load.replays:7,}, {load.replays} of each answer")
     for unit, numbers in {"s": seconds, "GB": volumes(load, tokens)}.items():
         for name, number in numbers.items():
             print(f"  {name:28} {number:7.1f} {unit}")
