@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from recipe.records.run_directory import RunDirectory
+from tests.e2e.conftest import quickstart, train
 from tests.e2e.staged import (
     SAVED_EVERY,
     STEPS,
@@ -70,3 +71,20 @@ def test_each_batch_is_the_plans(staged: RunDirectory):
 
 def test_credit_and_projection_work_on_the_answers_that_arrive(staged: RunDirectory):
     assert_both_ideas_worked(staged)
+
+
+def test_an_engine_that_lost_the_trained_adapter_ends_the_run(micro_start: Path, tmp_path: Path, start):
+    run = RunDirectory(tmp_path / "quickstart" / "r")
+    extension = "tests.e2e.lost_adapter.LosesLaterAdapters"
+    process = start(*train(
+        *quickstart(micro_start), f"run.root={tmp_path}", "run.name=r", "trainer.total_training_steps=4",
+        "trainer.v1.trainer_mode=skillcredit_colocate_async", "trainer.val_before_train=false",
+        "data.train_batch_size=4", "actor_rollout_ref.actor.ppo_mini_batch_size=4", "actor_rollout_ref.rollout.n=4",
+        "actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=16",
+        "actor_rollout_ref.rollout.log_prob_micro_batch_size_per_gpu=16",
+        f"actor_rollout_ref.rollout.engine_kwargs.vllm.worker_extension_cls={extension}",
+    ))  # fmt: skip
+    output, _ = process.communicate(timeout=900)
+    assert process.returncode == 1, output[-4000:]
+    assert "after step 1 the engine computes with adapter" in output
+    assert not any(row["step"] > 1 for row in run.metrics())
