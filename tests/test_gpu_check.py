@@ -19,6 +19,8 @@ from recipe.records.run_directory import RunDirectory
 from recipe.settings import read_settings
 from tests.composing import composed
 from tests.configs.test_platforms import accepted_by_verl
+from workers.actor import extended_by
+from workers.digests.adapter import HeldAdapter
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -102,6 +104,9 @@ def test_verl_accepts_the_settings_of_the_training(adaptation: str, tensor: int)
     attention = "flash_attention_2" if importlib.util.find_spec("flash_attn") else "packed"
     assert config.actor_rollout_ref.model.override_config.attn_implementation == attention
     accepted_by_verl(config)
+    assert extended_by(HeldAdapter, config.actor_rollout_ref.rollout) == (
+        adaptation == "lora"
+    )  # each transfer compared
 
 
 GOOD = {

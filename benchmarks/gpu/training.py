@@ -18,6 +18,7 @@ from pathlib import Path
 from benchmarks.gpu import kernels
 from benchmarks.gpu.engine import SHAPE, random_model
 from benchmarks.gpu.findings import Findings
+from recipe.checks.asynchronous import EXTENSION, EXTENSION_KEY
 from recipe.records.run_directory import RunDirectory
 
 STEPS = 2
@@ -65,6 +66,7 @@ def model_settings(data: Path, model: Path, adaptation: str, device: str, gpus: 
         "platform=gpu_1x8",
         *chosen,
         *kernels(),
+        *([f"+{EXTENSION_KEY}={EXTENSION}"] if adaptation == "lora" and tensor == 1 else []),
         f"actor_rollout_ref.rollout.tensor_model_parallel_size={tensor}",
         "actor_rollout_ref.rollout.agent.num_workers=1",
         "reward.num_workers=1",

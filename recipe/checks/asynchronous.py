@@ -13,6 +13,8 @@ from recipe.settings import Settings
 MODE = "trainer.v1.trainer_mode"
 SYNCHRONOUS = f"{MODE}=skillcredit"
 UPDATES = "trainer.v1.separate_async.parameter_sync_step"
+EXTENSION_KEY = "actor_rollout_ref.rollout.engine_kwargs.vllm.worker_extension_cls"
+EXTENSION = "workers.digests.extension.ComparedAdapterExtension"
 BACKEND = "actor_rollout_ref.rollout.checkpoint_engine.backend"
 
 # Parts of ours that matter here alone, as `recipe.checks.combinations.PARTS`.
@@ -143,9 +145,10 @@ COLOCATED = (
     RefusedOption(
         MODE,
         _compares_no_adapter,
-        "nothing would notice an engine that answers with other weights than were trained: only a CPU's engine, "
-        "without tensor parallelism, says which adapter it computes with",
-        f"train an adapter on platform=cpu, or {SYNCHRONOUS}",
+        "nothing would notice an engine that answers with other weights than were trained: no engine with slices of "
+        "an adapter, or without an extension of ours, says which one it computes with",
+        f"train an adapter on platform=cpu; on GPUs, where no run has shown it, without tensor parallelism and with "
+        f"+{EXTENSION_KEY}={EXTENSION}; or {SYNCHRONOUS}",
     ),
 )
 

@@ -1,19 +1,19 @@
-"""A part of vLLM's worker that receives each adapter, and uses the first alone."""
+"""A part of vLLM's worker that uses the first adapter that it receives, and none after it."""
 
 from typing import Any
 
-from workers.cpu.weights import CpuWeightsExtension
+from torch import Tensor
+
+from workers.digests.extension import ComparedAdapterExtension
 
 
-class LosesLaterAdapters(CpuWeightsExtension):
-    """Stands for an engine that goes on with an old adapter of the same number, which verl does not notice."""
+class LosesLaterAdapters(ComparedAdapterExtension):
+    """Stands for an engine that loses an adapter, which verl does not notice: it goes on with the base weights."""
 
-    def update_weights_from_ipc(
-        self, peft_config: dict[str, Any] | None = None, base_sync_done: bool = False, use_shm: bool = False
+    def _update_weights(
+        self, weights: list[tuple[str, Tensor]], peft_config: dict[str, Any], base_sync_done: bool
     ) -> None:
         is_adapter = bool(peft_config and base_sync_done)
-        if is_adapter and getattr(self, "has_one", False):
-            self._receive(use_shm)
-            return
-        super().update_weights_from_ipc(peft_config, base_sync_done, use_shm)
-        self.has_one = is_adapter
+        if not (is_adapter and getattr(self, "has_one", False)):
+            super()._update_weights(weights, peft_config=peft_config, base_sync_done=base_sync_done)
+            self.has_one = is_adapter

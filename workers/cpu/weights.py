@@ -10,13 +10,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from verl.workers.rollout.vllm_rollout.bucketed_weight_transfer import BucketedWeightReceiver
-from verl.workers.rollout.vllm_rollout.utils import VLLM_LORA_INT_ID, vLLMColocateWorkerExtension
+from verl.workers.rollout.vllm_rollout.utils import VLLM_LORA_INT_ID
 
-from workers.digests.adapter import HeldAdapter
+from workers.digests.extension import ComparedAdapterExtension
 from workers.digests.weights import HeldWeights
 
 
-class CpuWeightsExtension(HeldAdapter, HeldWeights, vLLMColocateWorkerExtension):
+class CpuWeightsExtension(HeldWeights, ComparedAdapterExtension):
     """verl's part of a vLLM worker: receives all weights before it loads the first.
 
     verl loads while it receives. When that fails, the trainer waits for ever for a receipt; here the transfer always

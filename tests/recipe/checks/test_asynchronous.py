@@ -59,6 +59,13 @@ def test_what_it_cannot_serve_is_refused_with_the_reason(words: list[str], reaso
     assert "[trainer.v1.trainer_mode] -> " in problem
 
 
+def test_engines_of_gpus_are_accepted_where_they_compare_whole_adapters() -> None:
+    words = [ASYNC, "platform=gpu_1x8", f"+{asynchronous.EXTENSION_KEY}={asynchronous.EXTENSION}"]
+    assert found(*words) == []
+    (problem,) = found(*words, "actor_rollout_ref.rollout.tensor_model_parallel_size=2")
+    assert f"with +{asynchronous.EXTENSION_KEY}={asynchronous.EXTENSION}" in problem
+
+
 AHEAD, LIMIT = "trainer.v1.colocate_async.num_warmup_batches", "trainer.v1.sampler.max_off_policy_threshold"
 
 
