@@ -4,7 +4,7 @@ import io
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from itertools import pairwise
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -359,13 +359,14 @@ def packed_rows(rows: list[list[int]], responses: int) -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize("tokens", [1024, 4096])
+@pytest.mark.parametrize("tokens", [32, 128])
 @pytest.mark.parametrize(("chunked", "bonus"), [(False, False), (False, True), (True, False), (True, True)])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_the_planned_logits_are_what_verls_functions_allocate(
-    dtype: torch.dtype, chunked: bool, bonus: bool, tokens: int
+    monkeypatch: pytest.MonkeyPatch, dtype: torch.dtype, chunked: bool, bonus: bool, tokens: int
 ) -> None:
-    """A vocabulary of 512, with more and with fewer tokens than a chunk of the entropy has."""
+    """A vocabulary of 512, with more and with fewer tokens than a chunk of the entropy has, here 64."""
+    monkeypatch.setattr(memory_parts, "ENTROPY_ROWS", 64)
     shape = replace(MICRO, vocab_size=512)
     sizes = replace(
         seven(), fused_logits=False, chunked_entropy=chunked, entropy_in_loss=bonus,
@@ -375,7 +376,9 @@ def test_the_planned_logits_are_what_verls_functions_allocate(
     hidden, labels = torch.randn(tokens, 4, dtype=dtype), torch.arange(tokens) % 512
     output = torch.randn(512, 4, dtype=dtype, requires_grad=True)
     output.grad = torch.zeros_like(output)
-    entropy = verl_F.entropy_from_logits_with_chunking if chunked else verl_F.entropy_from_logits
+    entropy = (
+        partial(verl_F.entropy_from_logits_with_chunking, chunk_size=64) if chunked else verl_F.entropy_from_logits
+    )
 
     def values(with_entropy: bool) -> torch.Tensor:
         logits = torch.nn.functional.linear(hidden, output).div_(1.0)
