@@ -14,11 +14,11 @@ from pathlib import Path
 
 from recipe.health.record import Record
 from recipe.health.rules import RULES, Finding, findings
-from recipe.pages.text import visible
 from recipe.records.run_directory import RunDirectory
 from recipe.records.tables import markdown_table
 from recipe.records.versions import RecordsError
 from recipe.runtime.command_line import program
+from recipe.runtime.visible import visible
 
 HEALTHY, FOUND, REFUSED = 0, 1, 2
 WIDTH = 110
@@ -52,10 +52,14 @@ def diagnose(path: Path, now: float) -> tuple[str, int]:
     """The text about a run directory, and the exit status it calls for.
 
     Raises:
-        RecordsError: the folder is not a run directory, or is one that this release cannot read.
+        RecordsError: the folder is not a run directory, or one whose records cannot be read.
     """
-    record = Record.of(RunDirectory.existing(path), now)
-    found = list(findings(record))
+    run = RunDirectory.existing(path)
+    try:
+        record = Record.of(run, now)
+        found = list(findings(record))
+    except Exception as error:  # the files of a run may be anything
+        raise RecordsError(f"{path} has records that cannot be read: {type(error).__name__}: {error}") from error
     return report_text(path, found, record.updates), FOUND if found else HEALTHY
 
 

@@ -22,6 +22,7 @@ from recipe.reports import (
     summary,
 )
 from recipe.runtime.command_line import program
+from recipe.runtime.visible import visible
 
 SUBCOMMANDS = {
     "compare": compare,
@@ -63,7 +64,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         options.run(options)
     except (FolderError, OSError, RecordsError, ReportError) as error:
-        print(f"recipe.report {options.subcommand}: {error}", file=sys.stderr)
+        print(visible(f"recipe.report {options.subcommand}: {error}"), file=sys.stderr)
         return REFUSED
     return 0
 

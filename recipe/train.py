@@ -12,8 +12,10 @@ import contextlib  # isort: skip
 import os
 import shlex
 import shutil
+import signal
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import hydra
@@ -42,10 +44,11 @@ from recipe.runtime.ray_session import (
 )
 from recipe.runtime.stop_request import STATUS, RunStopped, stopping_on_sigterm
 from recipe.runtime.sweep import in_multirun, run_job
+from recipe.runtime.visible import say
 from recipe.settings import Settings, SettingsError, read_settings
 from workers.cpu.processor import settle_precision
 
-REFUSED, FAILED = 2, 1
+REFUSED, FAILED, INTERRUPTED = 2, 1, 128 + signal.SIGINT
 
 
 def prepare(config: DictConfig) -> tuple[Settings, RunDirectory]:
@@ -153,8 +156,8 @@ def announce(run: RunDirectory, command: str, console: Console) -> None:
     """Print the run's folder and the command that resumes it: the original one with the run's name."""
     arguments = [argument for argument in shlex.split(command) if not argument.startswith("run.name=")]
     again = shlex.join([*arguments, f"run.name={run.path.name}"])
-    console.print(f"run directory: {run.path}", markup=False, soft_wrap=True)
-    console.print(f"to resume it after a stop: {again}", markup=False, soft_wrap=True)
+    say(console, f"run directory: {run.path}")
+    say(console, f"to resume it after a stop: {again}")
 
 
 def report_failure(run: RunDirectory, error: Exception, console: Console) -> None:
@@ -162,11 +165,10 @@ def report_failure(run: RunDirectory, error: Exception, console: Console) -> Non
     with contextlib.suppress(OSError):  # a full disk is one of the reasons
         run.log_event("failed", error=f"{type(error).__name__}: {error}")
     cause = getattr(error, "cause", None) or error
-    console.print(f"the run failed: {type(cause).__name__}: {cause}", markup=False, soft_wrap=True)
+    say(console, f"the run failed: {type(cause).__name__}: {cause}")
     if run.last_checkpoint is not None:
         console.print(f"its last checkpoint, of step {run.last_checkpoint}, is complete: the run can resume from there")
-    console.print(f"output of every process: {run.path / 'logs'}", markup=False, soft_wrap=True)
-    write_page(run, console)
+    say(console, f"output of every process: {run.path / 'logs'}")
 
 
 def write_page(run: RunDirectory, console: Console) -> None:
@@ -176,9 +178,9 @@ def write_page(run: RunDirectory, console: Console) -> None:
     try:
         from recipe.pages.run_page import write_run_page
 
-        console.print(f"its page: {write_run_page([run])}", markup=False, soft_wrap=True)
+        say(console, f"its page: {write_run_page([run])}")
     except Exception as error:
-        console.print(f"its page could not be written: {type(error).__name__}: {error}", markup=False, soft_wrap=True)
+        say(console, f"its page could not be written: {type(error).__name__}: {error}")
 
 
 def print_result(run: RunDirectory, console: Console) -> None:
@@ -194,9 +196,39 @@ def print_result(run: RunDirectory, console: Console) -> None:
         health = diagnose(run.path, time.time())[0]
     except Exception as error:  # the run has finished whatever its health looks like
         health = f"its health could not be read: {type(error).__name__}: {error}"
-    console.print(health, markup=False, soft_wrap=True)
+    say(console, health)
     console.print("  EXPERIMENT.md, plots/learning_curve.png, skills/, metrics.jsonl, checkpoints/")
     write_page(run, console)
+
+
+def status_of(work: Callable[[], None], run: RunDirectory, errors: Console) -> int:
+    """The exit status of the run's work: 0 if it came to its end; else why it did not is recorded and printed."""
+    try:
+        work()
+    except ClusterError as error:
+        run.log_event("failed", error=f"refused before training: {error}")
+        say(errors, f"refused before training:\n{error}")
+        status = REFUSED
+    except RunStopped as stopped:
+        _note_stop(run, str(stopped))
+        say(errors, f"the run stopped: {stopped}; the command above resumes it")
+        status = STATUS
+    except KeyboardInterrupt:
+        _note_stop(run, "it was interrupted (SIGINT) within a step; its last checkpoint is complete")
+        say(errors, "the run was interrupted; the command above resumes it from its last checkpoint")
+        status = INTERRUPTED
+    except Exception as error:
+        report_failure(run, error, errors)
+        status = FAILED
+    else:
+        return 0
+    write_page(run, errors)
+    return status
+
+
+def _note_stop(run: RunDirectory, reason: str) -> None:
+    with contextlib.suppress(OSError):  # a full disk may be why
+        run.log_event("stopped", reason=reason)
 
 
 @hydra.main(version_base=None, config_path="pkg://configs", config_name="train")
@@ -210,26 +242,13 @@ def main(config: DictConfig) -> None:
         settings, run = prepare(config)
         claim_own_ray(config)
     except (SettingsError, RunDirectoryError, ClusterError) as error:
-        errors.print(f"refused before training:\n{error}", markup=False, highlight=False, soft_wrap=True)
+        say(errors, f"refused before training:\n{error}")
         sys.exit(REFUSED)
     announce(run, config.run.command, console)
     for note in machine.notes(config):
-        console.print(note, markup=False, highlight=False, soft_wrap=True)
-    try:
-        train(config, settings, run)
-    except ClusterError as error:
-        run.log_event("failed", error=f"refused before training: {error}")
-        errors.print(f"refused before training:\n{error}", markup=False, highlight=False, soft_wrap=True)
-        sys.exit(REFUSED)
-    except RunStopped as stopped:
-        with contextlib.suppress(OSError):  # a full disk may be why
-            run.log_event("stopped", reason=str(stopped))
-        errors.print(f"the run stopped: {stopped}; the command above resumes it", markup=False, soft_wrap=True)
-        write_page(run, errors)
-        sys.exit(STATUS)
-    except Exception as error:
-        report_failure(run, error, errors)
-        sys.exit(FAILED)
+        say(console, note)
+    if status := status_of(lambda: train(config, settings, run), run, errors):
+        sys.exit(status)
     print_result(run, console)
 
 

@@ -191,9 +191,12 @@ def _sandbox(run: Record) -> str | None:
 def _guards(run: Record) -> str | None:
     shares = {name: run.last_share(f"reward/guard/{name}") for name in run.named("reward/guard/")}
     worst = max(shares, key=shares.__getitem__, default=None)
-    if worst is None or shares[worst] <= 0.02:
-        return None
-    return f"{shares[worst]:.1%} of the last steps' answers show '{worst}'"
+    if worst is not None and shares[worst] > 0.02:
+        return f"{shares[worst]:.1%} of the last steps' answers show '{worst}'"
+    before, after = ((at("reward/visible_acc") or 0.0) - (at("reward/acc") or 0.0) for at in (run.first, run.last))
+    if len(run.values("reward/visible_acc")) >= 2 * LAST and after - before > 0.05:
+        return f"answers that pass the shown tests alone grew from {before:.1%} to {after:.1%}"
+    return None
 
 
 def _generalises(run: Record) -> str | None:
@@ -324,7 +327,7 @@ RULES = (
     Rule("sandbox", "`reward/error/timeout`, `judge_seconds`, `credit/unjudged_share`",
          "20%; 10 times `busy_seconds`, 1 s; 1%", "fewer replays (`credit.budget`), more machines (`sandbox.url`)",
          _sandbox),
-    Rule("hacking", "`reward/guard/<sign>`", "at most 2%",
+    Rule("hacking", "`reward/guard/<sign>`, `reward/visible_acc`", "at most 2%; 5 points above `acc`, beyond the first",
          "read `generations/`; hidden tests, `reward...refuse`", _guards),
     Rule("generalises", "`train_skill` against `skill`", "a quarter of a gain above 10 points",
          "more distinct problems, fewer epochs, `arm=kl`", _generalises),

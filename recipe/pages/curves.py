@@ -43,7 +43,7 @@ def drawn(panel: Panel, runs: int) -> dict[str, Any]:
     for curve in panel.curves:
         # A skill and its greedy curve share a colour, and so do all curves of one of several runs.
         place = curve.run if runs > 1 else names.setdefault(curve.name.removesuffix(", greedy"), len(names))
-        entries.append(_draw(plot, curve, COLOURS[place % len(COLOURS)], faint, f"{panel.title} {curve.run}"))
+        entries.append(_draw(plot, curve, place, faint, f"{panel.title} {curve.run}"))
     if panel.is_share:
         plot.y_range = Range1d(start=0, end=1, bounds=(-0.05, 1.05))
     if len(entries) > 1:
@@ -56,9 +56,12 @@ def drawn(panel: Panel, runs: int) -> dict[str, Any]:
     return dict(json_item(plot))
 
 
-def _draw(plot: Any, curve: Curve, colour: str, faint: float, name: str) -> LegendItem:
-    """Draw a curve and its band; faint: how opaque the band is; name: of the curve's data, for scripts."""
-    low, high = curve.low, curve.high
+def _draw(plot: Any, curve: Curve, place: int, faint: float, name: str) -> LegendItem:
+    """Draw a curve and its band. place: of its colour, after the last of which the first comes again, with dots between
+    dashes. faint: how opaque the band is. name: of the curve's data, for scripts.
+    """
+    low, high, colour = curve.low, curve.high, COLOURS[place % len(COLOURS)]
+    dash = _DASHES[curve.look] if place < len(COLOURS) else "dashdot"
     band = [
         f"{bottom:.4f} to {top:.4f}" for bottom, top in zip(low, high, strict=True)
     ] if low and high else ["-"] * len(curve.steps)  # fmt: skip
@@ -72,7 +75,7 @@ def _draw(plot: Any, curve: Curve, colour: str, faint: float, name: str) -> Lege
     if low and high:
         parts.append(plot.varea("step", "low", "high", source=source, fill_color=colour, fill_alpha=faint))
     width = 1.0 if curve.look == "points" else 1.8
-    line = plot.line("step", "value", source=source, color=colour, line_width=width, line_dash=_DASHES[curve.look])
+    line = plot.line("step", "value", source=source, color=colour, line_width=width, line_dash=dash)
     # Single points would be invisible as a line; a point is also easier to hit.
     size = 7 if curve.look == "points" or len(curve.steps) == 1 else 4
     alpha = 1.0 if size > 4 else 0.0

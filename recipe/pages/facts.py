@@ -12,13 +12,14 @@ import numpy as np
 
 from recipe.health.record import Record
 from recipe.health.rules import Finding, findings
-from recipe.pages.text import shortened, visible
+from recipe.pages.text import shortened
 from recipe.records.experiment_page import SkillRow, skill_table
 from recipe.records.pictures import samples_of_a_step
 from recipe.records.promise import Promise, promise
 from recipe.records.run_directory import RunDirectory
 from recipe.records.skill_record import read_skill_record
 from recipe.records.skill_report import SkillRecord
+from recipe.runtime.visible import visible
 from recipe.settings import SettingsError, read_settings
 
 _ROUTINE = ("build", "ready", "validate", "generate", "prompts", "update", "step", "save")

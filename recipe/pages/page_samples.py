@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from recipe.pages.run_files import number
-from recipe.pages.text import shortened, visible
+from recipe.pages.text import shortened
 from recipe.records.experiment_page import pieces
 from recipe.records.run_directory import RunDirectory, row_of
+from recipe.runtime.visible import visible
 from rewards.sample_credit import PREFIX, ReplayCounts
 
 SAMPLES = 10_000

@@ -9,7 +9,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from recipe.pages.text import visible
+from recipe.runtime.visible import visible
 
 
 def environment() -> Environment:

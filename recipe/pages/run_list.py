@@ -25,9 +25,9 @@ from recipe.pages.run_files import (
     run_id,
     signature,
 )
-from recipe.pages.text import visible
 from recipe.records.run_directory import RunDirectory
 from recipe.records.versions import RecordsError, check_version
+from recipe.runtime.visible import visible
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
 from recipe.records.versions import KEY, VERSION, RecordsError, take_version, upgraded
@@ -64,7 +65,9 @@ class RunDirectory:
             raise RecordsError(
                 f"{run.path} is not a run directory: it has no config.yaml (outputs/EXPERIMENT/RUN has one)"
             )
-        if missing := {"actor_rollout_ref", "data", "run"} - {*map(str, run.read_config())}:
+        config = run.read_config()
+        needed = ("actor_rollout_ref", "data", "run")
+        if missing := {key for key in needed if not isinstance(config.get(key), DictConfig)}:
             raise RecordsError(f"{run.path / 'config.yaml'} is cut off: it has no {', '.join(sorted(missing))}")
         return run
 
@@ -115,7 +118,7 @@ class RunDirectory:
         try:
             config = copy.deepcopy(_loaded(path, status.st_mtime_ns, status.st_size, status.st_ino))
             return config, take_version(config)
-        except (OSError, TypeError, ValueError, YAMLError) as error:
+        except (OSError, OmegaConfBaseException, TypeError, ValueError, YAMLError) as error:
             raise RecordsError(f"{path} is no configuration of a run: {str(error).partition(chr(10))[0]}") from error
 
     def recorded_version(self) -> int:
@@ -184,6 +187,7 @@ def _loaded(path: Path, *state: int) -> DictConfig:
     config = OmegaConf.load(path)
     if not isinstance(config, DictConfig):
         raise TypeError("it holds a list")
+    OmegaConf.resolve(config)  # a run writes it resolved
     return config
 
 

@@ -24,4 +24,10 @@ def run(options: argparse.Namespace) -> None:
     """Run the subcommand."""
     if options.samples < 0:
         raise ReportError(f"--samples must be 0 or more, got {options.samples}")
-    print(write_run_page([RunDirectory.existing(path) for path in options.runs], options.out, options.samples))
+    runs = [RunDirectory.existing(path) for path in options.runs]
+    try:
+        print(write_run_page(runs, options.out, options.samples))
+    except OSError:
+        raise
+    except Exception as error:  # the files of a run may be anything
+        raise ReportError(f"the page cannot be made of these records: {type(error).__name__}: {error}") from error

@@ -10,13 +10,14 @@ import time
 from collections import deque
 from itertools import pairwise
 from pathlib import Path
-from statistics import fmean
+from statistics import median
 from typing import Any, Protocol, TextIO
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from recipe.records.run_directory import row_of
+from recipe.runtime.visible import say
 
 PHASES = {
     "start": "starting Ray",
@@ -56,9 +57,9 @@ class StepClock:
 
     def left(self, steps: int) -> str:
         """Text for the time that these steps will take; empty before the first step has ended."""
-        # A clock that was set back in between says nothing of that step.
+        # A clock that was set back in between says nothing of that step; one that was set forward makes one step long.
         each = [end - start for start, end in pairwise(self.ended) if end >= start]
-        return time_left(steps * fmean(each)) if each else ""
+        return time_left(steps * median(each)) if each else ""
 
 
 def time_left(seconds: float) -> str:
@@ -219,8 +220,7 @@ class ProgressReporter:
             self._take_new_lines()
             if time.monotonic() - last >= self.line_every_seconds:
                 last = time.monotonic()
-                line = f"[{last - started:5.0f} s] {self.state.describe()}{self._silence()}"
-                self.console.print(line, markup=False, soft_wrap=True)
+                say(self.console, f"[{last - started:5.0f} s] {self.state.describe()}{self._silence()}")
 
     def _silence(self) -> str:
         """A warning if the work has not written a line for long: verl waits forever for a dead engine."""
@@ -240,5 +240,5 @@ class ProgressReporter:
                 self.offset += len(line)
                 row = row_of(line)  # none, if a full disk cut it off
                 if row and (warning := self.state.take(row)):
-                    self.console.print(warning, markup=False, highlight=False, soft_wrap=True)
+                    say(self.console, warning)
                 self.last_line = time.monotonic()

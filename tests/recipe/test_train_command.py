@@ -9,8 +9,10 @@ import sys
 import pytest
 from rich.console import Console
 
-from recipe import train
+from recipe import report, train
 from recipe.records.run_directory import RunDirectory
+from recipe.runtime.ray_session import ClusterError
+from recipe.runtime.stop_request import RunStopped
 from recipe.train import announce, print_result, report_failure, write_page
 from tests.composing import composed
 
@@ -40,13 +42,43 @@ def test_without_a_checkpoint_none_is_promised(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_run_that_failed_has_a_page_with_the_reason(tmp_path):
+@pytest.mark.parametrize(
+    ("error", "status", "said", "on_its_page"),
+    [
+        (ValueError("no <reward>"), 1, "the run failed: ValueError: no <reward>", "ValueError: no &lt;reward&gt;"),
+        (ClusterError("no <node>"), 2, "refused before training:\nno <node>", "no &lt;node&gt;"),
+        (RunStopped("after step 3"), 143, "the run stopped: after step 3", "after step 3"),
+        (KeyboardInterrupt(), 130, "resumes it from its last checkpoint", "it was interrupted (SIGINT) within a step"),
+    ],
+)
+def test_a_run_that_ended_early_has_a_page_with_the_reason(tmp_path, error, status, said, on_its_page):
     run = RunDirectory.prepare(str(tmp_path), "quickstart", "r")
     run.write_config(composed("experiment=quickstart"))
     printed = io.StringIO()
-    report_failure(run, ValueError("no <reward>"), Console(file=printed, width=200))
+
+    def work() -> None:
+        raise error
+
+    assert train.status_of(work, run, Console(file=printed, width=200)) == status
+    assert said in printed.getvalue()
     assert f"its page: {run.path / 'run.html'}\n" in printed.getvalue()
-    assert "ValueError: no &lt;reward&gt;" in (run.path / "run.html").read_text()
+    assert on_its_page in (run.path / "run.html").read_text()
+
+
+def test_a_run_that_came_to_its_end_has_status_0(tmp_path):
+    run = RunDirectory.prepare(str(tmp_path), "quickstart", "r")
+    assert train.status_of(lambda: None, run, Console(file=io.StringIO())) == 0
+    assert run.events() == []
+
+
+def test_terminal_codes_in_an_error_are_shown_and_do_nothing(tmp_path, capsys):
+    run = RunDirectory.prepare(str(tmp_path), "quickstart", "r")
+    printed = io.StringIO()
+    report_failure(run, ValueError("\x1b[2J\u202eab"), Console(file=printed, width=200, force_terminal=True))
+    assert "␛[2J⟨U+202E⟩ab" in printed.getvalue()
+    (folder := tmp_path / "\x1b[31mrun").mkdir()
+    assert report.main(["page", str(folder)]) == report.REFUSED
+    assert "␛[31mrun is not a run directory" in capsys.readouterr().err
 
 
 def test_a_page_that_cannot_be_written_is_told_and_fails_nothing(tmp_path):

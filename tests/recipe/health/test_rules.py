@@ -94,6 +94,9 @@ CASES = [
         [{"reward/judge_seconds": 3.0, "reward/busy_seconds": 0.35}]),
     ("hacking", _share("guard/special_casing", 0.03), "3.0% of the last steps' answers show 'special_casing'",
         _share("guard/special_casing", 0.01)),
+    ("hacking", [{"reward/acc": 0.4, "reward/visible_acc": 0.5}] * 5 + [{"reward/acc": 0.4, "reward/visible_acc": 0.56}]
+        * 5, "pass the shown tests alone grew from 10.0% to 16.0%", [{"reward/acc": 0.4, "reward/visible_acc": 0.5}] * 5
+        + [{"reward/acc": 0.4, "reward/visible_acc": 0.54}] * 5),
     ("hacking", _share("guard/special_casing", 0.101) + RIGHT * 4, "2.0% of the last",  # 2.02%
         _share("guard/special_casing", 0.5) + RIGHT * 5),  # long ago
     ("generalises", _trained(0.2, 0.04), "+20 points on training samples, +4", _trained(0.2, 0.06)),

@@ -7,8 +7,9 @@ import pytest
 
 from recipe.pages import page_samples as module
 from recipe.pages.page_samples import SAMPLES, read_samples, shares
-from recipe.pages.text import island, shortened, visible
+from recipe.pages.text import island, shortened
 from recipe.records.run_directory import RunDirectory
+from recipe.runtime.visible import visible
 from tests.recipe.pages.conftest import HOSTILE, make_run, sample, with_credit
 
 

@@ -10,11 +10,14 @@ from pathlib import Path
 import pytest
 from hydra import initialize_config_module
 from hydra.core.global_hydra import GlobalHydra
+from omegaconf import OmegaConf
 
-from recipe import report
+from recipe import doctor, report
+from recipe.health.record import Record
+from recipe.pages.curves import drawn
 from recipe.pages.differences import between, differences, experiment_of, flat
 from recipe.pages.facts import cost, facts, state, timings
-from recipe.pages.panels import every_metric, panels
+from recipe.pages.panels import Curve, Panel, every_metric, panels
 from recipe.pages.run_page import run_page
 from recipe.records.run_directory import RunDirectory
 from recipe.records.versions import VERSION, RecordsError
@@ -273,6 +276,21 @@ def test_folders_that_cannot_be_read_are_refused_by_name(run: RunDirectory, tmp_
 
 
 @pytest.mark.slow
+def test_records_that_no_run_wrote_are_told_in_one_line(run: RunDirectory, monkeypatch: pytest.MonkeyPatch, capsys):
+    config = OmegaConf.load(run.path / "config.yaml")
+    config.data.train_batch_size = "abc"
+    config.data.max_response_length = [1]
+    OmegaConf.save(config, run.path / "config.yaml")
+    assert report.main(["page", str(run.path)]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "the page cannot be made of these records: " in line
+    monkeypatch.setattr(Record, "of", lambda *_: 10.0**400)
+    assert doctor.main([str(run.path)]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "has records that cannot be read: OverflowError" in line
+
+
+@pytest.mark.slow
 def test_the_command_writes_the_page_into_the_run_and_caps_its_samples(run: RunDirectory, capsys):
     assert report.main(["page", str(run.path), "--samples", "6"]) == 0
     path = run.path / "run.html"
@@ -281,3 +299,10 @@ def test_the_command_writes_the_page_into_the_run_and_caps_its_samples(run: RunD
     assert "9 of 15 recorded samples are left out" in text
     assert HOSTILE[:20] not in text
     assert path.stat().st_size < 2_500_000
+
+
+def test_twelve_runs_differ_in_colour_or_dash() -> None:
+    curves = [Curve(f"run {number}", number, [1, 2], [0.1, 0.2]) for number in range(12)]
+    text = json.dumps(drawn(Panel("accuracy", curves), 12))
+    looks = re.findall(r'"line_color": "(#[0-9a-f]{6})"[^}]*?"line_dash": (\[[^]]*\]|"[^"]*")', text)
+    assert looks

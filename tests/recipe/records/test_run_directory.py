@@ -48,7 +48,13 @@ def test_lines_that_are_no_records_are_left_out(tmp_path):
     assert run.events() == [{"event": "end"}]
 
 
-@pytest.mark.parametrize("text", ["", "- 1", "3", "data: [1,", "records_version: abc", "data: {seed: 1}"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "", "- 1", "3", "data: [1,", "records_version: abc", "data: {seed: 1}", "actor_rollout_ref: {}\ndata: {}\nrun:",
+        "data: ${oc.env:NO_SUCH_VARIABLE}", "data: {a: '${'}",
+    ],
+)  # fmt: skip
 def test_a_configuration_that_is_none_is_refused_by_name(tmp_path, text):
     (tmp_path / "config.yaml").write_text(text)
     with pytest.raises(RecordsError, match=r"config\.yaml is"):
