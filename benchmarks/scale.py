@@ -125,11 +125,12 @@ def judged(
 def update_parts(load: Load, costs: Costs, tokens: int) -> dict[str, float]:
     """Seconds of the trainer's parts; 8 operations per weight to train a token, with checkpointing."""
     per_token = load.parameters / costs.operations / load.gpus
+    memory = load.protected * load.memory / load.prompts  # share of the prompts, which no loss is trained on
     return {
         "credits to tokens (driver)": load.answers * costs.mapping if load.replays else 0.0,
         "old log-probabilities": 2 * per_token * tokens,
-        "constraint passes": 8 * per_token * tokens * load.protected * load.memory / load.prompts * 1.2,  # padded
-        "update": 8 * per_token * tokens,
+        "constraint passes": 8 * per_token * tokens * memory * 1.2,  # padded
+        "update": 8 * per_token * tokens * (1 - memory),
     }
 
 

@@ -60,6 +60,11 @@ def test_every_part_has_a_limit_and_a_module_that_exists(tmp_path: Path):
         assert part.split("_")[0] in check.LIMITS
         target = command[2] if command[1] == "-m" else command[1]
         assert importlib.util.find_spec(target) if command[1] == "-m" else Path(target).exists()
+    minutes = [
+        sum(check.LIMITS[part.split("_")[0]] for part in found) / 60
+        for found in (check.commands_of(tmp_path, ROOT, "cuda", 1), commands)
+    ]
+    assert minutes == [24, 31]  # docs/how-to/gpus_and_clusters.md
     assert "--gpus 2" in " ".join(commands["training_full"])
     for gpus, used in ((3, 2), (5, 4), (7, 4), (8, 8)):
         made = check.commands_of(tmp_path, ROOT, "cuda", gpus)
@@ -94,12 +99,13 @@ def test_the_model_with_random_weights_splits_over_two_gpus():
     assert [SHAPE[name] % 2 for name in ("num_attention_heads", "num_key_value_heads", "intermediate_size")] == [0] * 3
 
 
+@pytest.mark.parametrize("gpus", [2, 8])
 @pytest.mark.parametrize(("adaptation", "tensor"), [("lora", 1), ("full", 1), ("full", 2)])
-def test_verl_accepts_the_settings_of_the_training(adaptation: str, tensor: int):
+def test_verl_accepts_the_settings_of_the_training(adaptation: str, tensor: int, gpus: int):
     data = Path("data/micro")
-    settings = model_settings(data, data / "model", adaptation, "cuda", gpus=2, tensor=tensor)
+    settings = model_settings(data, data / "model", adaptation, "cuda", gpus=gpus, tensor=tensor)
     config = composed("experiment=three_questions", *settings)
-    assert config.trainer.n_gpus_per_node == 2
+    assert config.trainer.n_gpus_per_node == gpus
     assert config.actor_rollout_ref.rollout.tensor_model_parallel_size == tensor
     attention = "flash_attention_2" if importlib.util.find_spec("flash_attn") else "packed"
     assert config.actor_rollout_ref.model.override_config.attn_implementation == attention

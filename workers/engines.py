@@ -1,4 +1,4 @@
-"""Our engines in verl's registry: the policy's, which can split a training pass by skill, and a critic's for CPU.
+"""Our engines in verl's registry: the policy's, which can split a training pass by skill, and the critic's.
 
 If an update trains on the samples that its constraints use, in one optimiser step (protocol mixed), the constraint
 gradients are parts of its own gradient, and a second pass would only compute them again. That holds for PPO's clipped
@@ -198,18 +198,24 @@ def without_attention_name(module: PreTrainedModel) -> PreTrainedModel:
     return module
 
 
-class PolicyEngine(FSDPEngineWithLMHead):
+class LimitedGroups:
+    """Part of an engine: its groups (shards, replicas, sequence parallelism) have the process's own time limit."""
+
+    device_mesh: DeviceMesh
+    ulysses_device_mesh: DeviceMesh | None
+
+    def _init_device_mesh(self) -> None:
+        super()._init_device_mesh()  # type: ignore[misc]  # of the engine beside it
+        limit_groups(self.device_mesh, self.ulysses_device_mesh)
+
+
+class PolicyEngine(LimitedGroups, FSDPEngineWithLMHead):
     """verl's engine of the policy; `wanted_parts` makes it split the next training pass by skill.
 
-    Its groups (shards, replicas, sequence parallelism) have the time limit of the process's own. On a CPU its fused
-    kernels are those of workers.cpu.
+    On a CPU its fused kernels are those of workers.cpu.
     """
 
     wanted_parts: WantedParts | None = None
-
-    def _init_device_mesh(self) -> None:
-        super()._init_device_mesh()
-        limit_groups(self.device_mesh, self.ulysses_device_mesh)
 
     @property
     def _fast_head(self) -> bool:
@@ -268,8 +274,12 @@ class PolicyEngine(FSDPEngineWithLMHead):
         return pass_in_parts(self, super().forward_backward_batch, wanted, data, loss_function)
 
 
-class CpuValueEngine(FSDPEngineWithValueHead):
-    """verl's critic with the configured attention implementation: verl hard-codes flash-attention here."""
+class ValueEngine(LimitedGroups, FSDPEngineWithValueHead):
+    """verl's critic."""
+
+
+class CpuValueEngine(ValueEngine):
+    """The same with the configured attention implementation: verl hard-codes flash-attention here."""
 
     def _build_module(self) -> torch.nn.Module:
         """The policy's body with one output per token; every rank loads all of it."""
@@ -290,7 +300,7 @@ def register_engines() -> None:
     Also register the attention over packed sequences, which a GPU can use in place of flash-attn.
     """
     device, vendor = get_device_name(), get_vendor()
-    engines = {"language_model": PolicyEngine} | ({"value_model": CpuValueEngine} if device == "cpu" else {})
+    engines = {"language_model": PolicyEngine, "value_model": CpuValueEngine if device == "cpu" else ValueEngine}
     for model_type, engine in engines.items():
         if (device, vendor) not in EngineRegistry._engines[model_type]["fsdp2"]:
             EngineRegistry.register(model_type, BACKENDS, device=device, vendor=vendor)(engine)

@@ -92,10 +92,15 @@ def averages(shape: ModelShape, sizes: RunSizes) -> int:
 
 
 def penalty(shape: ModelShape, sizes: RunSizes) -> int:
-    """The anchor in w bytes, and EWC's importance in fp32 (workers/penalties.py)."""
+    """The anchor in w bytes, and EWC's importance in fp32 (workers/penalties.py); rehearsal keeps nothing."""
     if sizes.penalty in ("off", "rehearsal"):
-        return 4 * _trained(shape, sizes, 1) if sizes.penalty == "rehearsal" else 0  # a step's gradient, in fp32
+        return 0
     return _trained(shape, sizes, sizes.actor.weight_bytes + (4 if sizes.penalty == "ewc" else 0))
+
+
+def rehearsal(shape: ModelShape, sizes: RunSizes) -> int:
+    """The gradient of the rehearsed solutions in an update, in fp32, and that of their first half in w bytes."""
+    return _trained(shape, sizes, 4 + sizes.actor.weight_bytes) if sizes.penalty == "rehearsal" else 0
 
 
 def fisher(shape: ModelShape, sizes: RunSizes) -> int:

@@ -79,7 +79,7 @@ def _guards(sizes: RunSizes, shape: ModelShape) -> dict[str, int]:
     return {
         "adapter snapshot": parts.adapter_snapshot(shape, sizes),
         "projection": parts.projection(shape, sizes) + parts.averages(shape, sizes),
-        "penalty": parts.penalty(shape, sizes) + parts.fisher(shape, sizes),
+        "penalty": parts.penalty(shape, sizes) + parts.fisher(shape, sizes) + parts.rehearsal(shape, sizes),
         "agop": parts.agop(shape, sizes),
     }
 

@@ -216,13 +216,18 @@ def test_a_checkpoint_is_written_from_copies_of_averages_and_penalty_on_the_host
     assert guarded.host - plain.host == 8 * copies * COPY
 
 
-@pytest.mark.parametrize(("kind", "training", "generating"), [("off", 0, 0), ("l2", 1, 1), ("ewc", 3, 2)])
+@pytest.mark.parametrize(
+    ("kind", "training", "generating"), [("off", 0, 0), ("l2", 1, 1), ("ewc", 3, 2), ("rehearsal", 2, 0)]
+)
 def test_a_penalty_keeps_its_anchor_and_ewc_the_importance_and_once_a_stage_a_fisher(
     kind: str, training: int, generating: int
 ) -> None:
     layout, off = (plan_sizes(seven_full(penalty=name), SEVEN, 80).layout for name in (kind, "off"))
     assert layout.training["penalty"] == layout.training_bytes - off.training_bytes == training * COPY
     assert layout.rollout["penalty"] == layout.rollout_bytes - off.rollout_bytes == generating * COPY
+    plan = plan_sizes(seven_full(penalty=kind), SEVEN, 80)
+    assert plan.kept_in_checkpoint == 8 * generating * COPY
+    assert layout.host - off.host == 8 * generating * COPY
 
 
 def test_constraints_and_importance_are_fp32_whatever_the_weights_are() -> None:

@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 from verl.workers.engine import EngineRegistry
+from verl.workers.engine.fsdp.transformer_impl import FSDPEngineWithLMHead, FSDPEngineWithValueHead
 
 from tests.workers.real_engine import in_ranks
 from workers import engines
-from workers.engines import CpuValueEngine, PolicyEngine
+from workers.engines import CpuValueEngine, PolicyEngine, ValueEngine
 from workers.ranks import roll_call
 
 
@@ -31,7 +32,8 @@ def test_the_policy_has_our_engine_on_every_platform(device: str, vendor: str, m
     engines.register_engines()
     for backend in ("fsdp", "fsdp2"):
         assert EngineRegistry.get_engine_cls("language_model", backend) is PolicyEngine
-    assert (EngineRegistry.get_engine_cls("value_model", "fsdp2") is CpuValueEngine) == (device == "cpu")
+    critic = EngineRegistry.get_engine_cls("value_model", "fsdp2")
+    assert critic is (CpuValueEngine if device == "cpu" else ValueEngine)
 
 
 def _time_limit(rank: int, ranks: int, folder: str) -> None:
@@ -79,12 +81,15 @@ def test_groups_of_a_mesh_have_the_limit_too(tmp_path: Path):
         assert json.loads((tmp_path / f"{rank}.json").read_text()) == [[1800, 1800], [77, 77]]
 
 
-def test_the_policys_engine_limits_the_groups_of_its_meshes(monkeypatch: pytest.MonkeyPatch):
+@pytest.mark.parametrize(
+    ("own", "of_verl"), [(PolicyEngine, FSDPEngineWithLMHead), (CpuValueEngine, FSDPEngineWithValueHead)]
+)
+def test_an_engine_limits_the_groups_of_its_meshes(monkeypatch: pytest.MonkeyPatch, own: type, of_verl: type):
     limited: list[object] = []
     monkeypatch.setattr(engines, "limit_groups", lambda *meshes: limited.extend(meshes))
-    engine = object.__new__(PolicyEngine)
+    engine: Any = object.__new__(own)
     monkeypatch.setattr(
-        PolicyEngine.__base__, "_init_device_mesh",
+        of_verl, "_init_device_mesh",
         lambda self: self.__dict__.update(device_mesh="a mesh", ulysses_device_mesh=None),
     )  # fmt: skip
     engine._init_device_mesh()
