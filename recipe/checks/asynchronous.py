@@ -46,10 +46,15 @@ def _sends_adapter(config: DictConfig) -> bool:
     return _trains_adapter(config) and not OmegaConf.select(config, "actor_rollout_ref.model.lora.merge")
 
 
-def _compares_no_adapter(config: DictConfig) -> bool:
+def sends_uncompared_adapter(config: DictConfig) -> bool:
+    """Whether an adapter goes to engines that cannot say which one they have."""
     from workers.digests.adapter import HeldAdapter
 
-    return not (_sends_adapter(config) and _engine_holds(HeldAdapter, config))
+    return _sends_adapter(config) and not _engine_holds(HeldAdapter, config)
+
+
+def _compares_no_adapter(config: DictConfig) -> bool:
+    return not _sends_adapter(config) or sends_uncompared_adapter(config)
 
 
 def _compares_no_weights(config: DictConfig) -> bool:

@@ -50,10 +50,15 @@ PARTS: dict[str, Callable[[Settings], bool]] = {
     "projection.closed_loop": lambda settings: (
         settings.projection.closed_loop and settings.projection.constraint_source != "solutions"
     ),
+    "projection.metric=adam": lambda settings: (
+        settings.projection.method != "off" and settings.projection.metric == "adam"
+    ),
+    "projection.verify": lambda settings: settings.projection.method != "off" and settings.projection.verify,
     "projection.forgetting_accuracy=training": lambda settings: (
         settings.projection.when == "forgetting" and settings.projection.forgetting_accuracy == "training"
     ),
 }
+OPTIMISER, TORCHS = "actor_rollout_ref.actor.optim", "torch.optim"
 READ_GRADIENTS = ("projection", "penalty=ewc", "penalty=rehearsal", "agop")
 PLAN_BATCHES = ("protocol", "failures.share")
 
@@ -156,6 +161,19 @@ def _dro_without_beta(config: DictConfig) -> bool:
     return str(OmegaConf.select(config, LOSS_MODE)) == "dro" and not (beta and beta > 0)
 
 
+def _foreign_optimiser(config: DictConfig) -> bool:
+    return str(OmegaConf.select(config, f"{OPTIMISER}.optimizer_impl", default=TORCHS)) != TORCHS
+
+
+def _has_second_moments(config: DictConfig) -> bool:
+    return "adam" in str(OmegaConf.select(config, f"{OPTIMISER}.optimizer", default="AdamW")).lower()
+
+
+def two_moments(config: DictConfig) -> bool:
+    """Whether the actor's optimiser is torch's Adam or like it, as the memory plan counts."""
+    return _has_second_moments(config) and not _foreign_optimiser(config)
+
+
 def _is_set(group: str) -> Callable[[DictConfig], bool]:
     """Whether any value of the group is set; verl's defaults are all null."""
 
@@ -171,6 +189,13 @@ LEGACY = ("reward_model", "custom_reward_function", "sandbox_fusion")
 FAILING_ESTIMATORS = ("remax", "gdpo", "optimal_token_baseline", "tir_optimal_token_baseline", "grpo_passk")
 # They divide by the standard deviation of the whole batch, or by its share of samples with a reward (GPG's alpha).
 WHITENING = ("reinforce_plus_plus", "reinforce_plus_plus_baseline", "gae", "gpg")
+IGNORED = (
+    "algorithm.use_pf_ppo",
+    "actor_rollout_ref.actor.use_prefix_grouper",
+    "actor_rollout_ref.model.tiled_mlp.enabled",
+    "actor_rollout_ref.rollout.over_sample_rate",
+    "actor_rollout_ref.rollout.multi_stage_wake_up",
+)
 ROUTING = "actor_rollout_ref.rollout.enable_rollout_routing_replay"
 _ONE_BY_ONE = "fetches prompts one at a time, while {parts} plans whole batches"
 _DEFAULT = "leave it at verl's default"
@@ -317,7 +342,27 @@ REFUSALS = (
         "only verl's separate_async trainer has engines apart from the training GPUs; others ignore this key",
         _DEFAULT,
     ),
-    RefusedOption("algorithm.use_pf_ppo", _is_true("algorithm.use_pf_ppo"), "verl's V1 trainer ignores it", _DEFAULT),
+    *(RefusedOption(key, _is_true(key), "verl's V1 trainer ignores it", _DEFAULT) for key in IGNORED),
+    RefusedOption(
+        "actor_rollout_ref.rollout.disaggregation.enabled",
+        _is_true("actor_rollout_ref.rollout.disaggregation.enabled"),
+        "no plan of this plug-in counts engines apart for prompts and answers, and no run has used them",
+        _DEFAULT,
+    ),
+    RefusedOption(
+        f"{OPTIMISER}.optimizer_impl",
+        _foreign_optimiser,
+        "{parts} reads the optimiser's moments, which other packages keep in forms of their own",
+        f"{OPTIMISER}.optimizer_impl=torch.optim",
+        ("projection.metric=adam", "projection.verify"),
+    ),
+    RefusedOption(
+        f"{OPTIMISER}.optimizer",
+        lambda config: not _has_second_moments(config),
+        "{parts} needs the second moments of the gradients, which this optimiser has not",
+        f"{OPTIMISER}.optimizer=AdamW",
+        ("projection.metric=adam",),
+    ),
     *(
         RefusedOption(
             group,

@@ -11,6 +11,8 @@ from recipe.capacity.memory_plan import MemoryPlan, arithmetic, gib, plan_memory
 from recipe.capacity.model_shape import UnknownShapeError, shape_of
 from recipe.capacity.room import disk_refusals, free_memory, machine_memory, run_disk, weights_in_shared_memory
 from recipe.checks import PreflightFinding
+from recipe.checks.asynchronous import EXTENSION, EXTENSION_KEY, sends_uncompared_adapter
+from recipe.checks.combinations import two_moments
 from recipe.checks.names import VLLM
 from recipe.records.run_directory import RunDirectory
 from recipe.settings import SettingsError
@@ -69,6 +71,15 @@ def _untried(config: DictConfig) -> list[str]:
         lines.append(
             f"warning: no run of this project has sampled from quantized weights ({quantized}), which the memory plan "
             "counts as 16-bit ones: watch training/rollout_probs_diff_mean, and see algorithm.rollout_correction"
+        )
+    if not two_moments(config):
+        lines.append(
+            "warning: the memory plan counts two moments of the optimiser in the weights' precision, as AdamW's"
+        )
+    if config.trainer.device != "cpu" and sends_uncompared_adapter(config):
+        lines.append(
+            "warning: nothing compares the adapter that the engine answers with to the trained one; "
+            f"+{EXTENSION_KEY}={EXTENSION} does, without tensor parallelism (no run on a GPU has shown it)"
         )
     if engine != VLLM:
         lines.append(f"warning: no run of this project has used {engine}, only {VLLM}: watch the engine's metric")

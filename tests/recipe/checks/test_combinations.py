@@ -7,7 +7,7 @@ import pytest
 from verl.trainer.ppo.v1.trainer_base import TRAINER_REGISTRY
 
 from recipe import preflight
-from recipe.checks import combinations, machine, names
+from recipe.checks import asynchronous, combinations, machine, names
 from recipe.records.run_directory import RunDirectory
 from recipe.training.trainer import SkillCreditTrainer
 from rewards.manager import SkillCreditRewardManager
@@ -24,6 +24,7 @@ BYPASS, MEASURED = f"{CORRECTION}.bypass_mode=true", "actor_rollout_ref.rollout.
 TIS, ICEPOP = f"{CORRECTION}.rollout_is=token", f"{CORRECTION}.rollout_rs=token_k1"
 UNMEASURED, ESTIMATOR = MEASURED.replace("true", "false"), "algorithm.adv_estimator"
 CLOSED = ["projection=qp", "projection.closed_loop=true"]
+VERIFIED = [*CLOSED, "projection.constraint_source=solutions", "projection.verify=true"]
 FORGETTING = ["projection=qp", "projection.when=forgetting", "projection.forgetting_accuracy=training"]
 MEAN = "actor_rollout_ref.actor.loss_agg_mode"
 DR_GRPO = ["algorithm.norm_adv_by_std_in_grpo=false", f"{MEAN}=seq-mean-token-sum-norm"]
@@ -35,6 +36,8 @@ FP16 = f"+{combinations.FSDP_DTYPE}=fp16"
 SGLANG, SEEDED = "actor_rollout_ref.rollout.name=sglang", "run.seeded_samples=true"
 DETERMINISTIC = "+actor_rollout_ref.rollout.engine_kwargs.sglang.enable_deterministic_inference=true"
 FSDP1 = "actor_rollout_ref.actor.strategy=fsdp"
+ACTOR, ROLLOUT = "actor_rollout_ref.actor", "actor_rollout_ref.rollout"
+EIGHT_BIT, SGD = f"{ACTOR}.optim.optimizer_impl=bitsandbytes.optim", f"{ACTOR}.optim.optimizer=SGD"
 SEPARATE = "actor_rollout_ref.hybrid_engine=false"
 OWN_SAMPLER = "trainer.v1.sampler.custom_sampler.path=mine.py"
 NO_HOOKS = "a trainer without this plug-in's hooks"
@@ -90,6 +93,13 @@ def _refused(*words: str) -> list[str]:
         *[([f"{ESTIMATOR}={name}"], ESTIMATOR, "would fail") for name in combinations.FAILING_ESTIMATORS],
         *[([f"{ESTIMATOR}={name}", *CLOSED], ESTIMATOR, "over the batch") for name in combinations.WHITENING],
         (["algorithm.use_pf_ppo=true"], "algorithm.use_pf_ppo", "ignores it"),
+        ([f"+{ACTOR}.use_prefix_grouper=true"], f"{ACTOR}.use_prefix_grouper", "ignores it"),
+        (["actor_rollout_ref.model.tiled_mlp.enabled=true"], "actor_rollout_ref.model.tiled_mlp.enabled", "ignores"),
+        ([f"{ROLLOUT}.over_sample_rate=0.1"], f"{ROLLOUT}.over_sample_rate", "ignores it"),
+        ([f"{ROLLOUT}.multi_stage_wake_up=true"], f"{ROLLOUT}.multi_stage_wake_up", "ignores it"),
+        ([f"{ROLLOUT}.disaggregation.enabled=true"], f"{ROLLOUT}.disaggregation.enabled", "counts engines apart"),
+        ([EIGHT_BIT, *VERIFIED], EIGHT_BIT.split("=")[0], "projection.verify reads"),
+        ([SGD, "projection=qp", "projection.metric=adam"], SGD.split("=")[0], "projection.metric=adam needs"),
         ([SEPARATE], SEPARATE[:-6], "others ignore this key"),
         (["trainer.use_v1=false"], "trainer.use_v1", "none of this plug-in's hooks"),
         ([FSDP1, "projection=qp", "agop.every=2"], FSDP1[:-5], "projection, agop could not tell modules apart"),
@@ -131,6 +141,8 @@ def test_what_verl_would_do_otherwise_in_silence_is_refused_with_the_reason(
         [f"{ESTIMATOR}=gpg", "projection=qp", "credit=counterfactual"],
         [FSDP1, "credit=counterfactual"],
         [OWN_SAMPLER, "projection=qp"],
+        [EIGHT_BIT, "projection=qp"],
+        [SGD, *VERIFIED],
     ],
 )
 def test_what_goes_together_is_not_refused(words: list[str]) -> None:
@@ -165,6 +177,18 @@ def test_an_engine_with_quantized_weights_is_warned_of(words: list[str], name: s
     warned = [note for note in machine.notes(composed("experiment=quickstart", *words)) if "quantized weights" in note]
     assert len(warned) == (name is not None)
     assert name is None or f"sampled from quantized weights ({name})" in warned[0]
+
+
+def test_what_a_plan_does_not_count_and_nothing_compares_is_warned_of() -> None:
+    def warnings(*words: str) -> str:
+        return "\n".join(machine.notes(composed("experiment=quickstart", *words)))
+
+    assert "two moments" in warnings(EIGHT_BIT)
+    assert "two moments" in warnings(SGD)
+    assert "two moments" not in warnings()
+    compared, gpu = f"+{asynchronous.EXTENSION_KEY}={asynchronous.EXTENSION}", "platform=gpu_1x8"
+    assert f"{compared} does" in warnings(gpu)
+    assert "nothing compares" not in warnings(gpu, compared) + warnings(gpu, "adaptation=full") + warnings()
 
 
 def test_a_mixture_of_experts_is_warned_of_as_untrained(tmp_path: Path) -> None:
