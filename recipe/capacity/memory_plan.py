@@ -68,6 +68,7 @@ def _training(sizes: RunSizes, shape: ModelShape) -> dict[str, int]:
         "gathered layers": parts.gathered_layers(shape, sizes.actor),
         "activations": parts.activations(shape, sizes),
         "logits": parts.logits(shape, sizes),
+        **({"kept weights": state.weights * sizes.kept_weights} if sizes.kept_weights else {}),
     }
 
 

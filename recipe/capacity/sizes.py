@@ -7,6 +7,7 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
+from recipe.runtime.pools import engines_apart
 from recipe.settings import Settings, read_settings
 from recipe.training.protector import Protector
 from recipe.training.schedule import make_plan
@@ -69,6 +70,8 @@ class RunSizes(PassSizes):
     constraints: number in the update that protects the most skills. averages: constraints averaged over updates.
     adam_metric, random_signs: whether projection uses them (``projection.metric``, ``projection.control``).
     shared_prompt: tokens of a prompt that a pass computes once for all samples of its group; 0: once per sample.
+    engines_apart: accelerators of engines apart from the trainer's; 0: they share them. kept_weights: copies of the
+    weights between the updates of a step (separate_async).
     """
 
     on_cpu: bool
@@ -94,6 +97,8 @@ class RunSizes(PassSizes):
     mini_batch_prompts: int
     answers: int
     engine: EngineSizes
+    engines_apart: int = 0
+    kept_weights: int = 0
 
     @property
     def world(self) -> int:
@@ -112,7 +117,7 @@ class RunSizes(PassSizes):
     @property
     def replicas(self) -> int:
         """Number of vLLM engines."""
-        return max(self.world // self.engine.tensor_parallel, 1)
+        return max((self.engines_apart or self.world) // self.engine.tensor_parallel, 1)
 
     @property
     def samples_per_rank(self) -> int:
@@ -172,10 +177,13 @@ def read_sizes(config: DictConfig) -> RunSizes:
     trained = training_options(model, fsdp)
     reads_reference = need_reference_policy(config) and trained.lora_rank == 0  # with LoRA it is the base model
     settings = read_settings(config)
+    apart = engines_apart(config)
     constraints = _constraint_names(settings, config.data.train_batch_size)
     packed = is_packed(model, config.trainer.device)
     sizes = RunSizes(
         on_cpu=config.trainer.device == "cpu",
+        engines_apart=apart,
+        kept_weights=1 + (config.trainer.v1.separate_async.parameter_sync_step > 1) if apart else 0,
         nodes=config.trainer.nnodes,
         gpus_per_node=config.trainer.n_gpus_per_node,
         actor=trained,

@@ -15,6 +15,7 @@ from recipe.checks.asynchronous import EXTENSION, EXTENSION_KEY, sends_uncompare
 from recipe.checks.combinations import two_moments
 from recipe.checks.names import VLLM
 from recipe.records.run_directory import RunDirectory
+from recipe.runtime.pools import engines_apart
 from recipe.settings import SettingsError
 from workers.cpu.processor import cores_note, precision_note
 
@@ -52,7 +53,10 @@ def notes(config: DictConfig) -> list[str]:
     """What a user should know before training starts: what is untried; on a CPU precision, cores, memory in use."""
     if config.trainer.device != "cpu":
         return _untried(config)
-    lines = [precision_note(config.run.precision, "run.precision"), cores_note(config.trainer.n_gpus_per_node)]
+    lines = [
+        precision_note(config.run.precision, "run.precision"),
+        cores_note(config.trainer.n_gpus_per_node + engines_apart(config)),
+    ]
     plan, free = _plan(config), free_memory()
     needed = plan.layout.training if plan else {}
     if sum(needed.values()) > free:

@@ -16,6 +16,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from recipe.records.run_directory import RunDirectory
 from recipe.runtime.environment import forwarded
 from recipe.runtime.node_packages import differences, installed, on_nodes
+from recipe.runtime.pools import engines_apart
 from workers.cpu.processor import threads_per_rank
 
 
@@ -146,13 +147,6 @@ def processor_environment(config: DictConfig) -> dict[str, str]:
         return {}
     at_once = config.trainer.n_gpus_per_node + engines_apart(config)
     return {"OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", str(threads_per_rank(at_once)))}
-
-
-def engines_apart(config: DictConfig) -> int:
-    """Accelerators of engines that are not the trainer's, and compute while it trains."""
-    shared = OmegaConf.select(config, "actor_rollout_ref.hybrid_engine", default=True)
-    rollout = OmegaConf.select(config, "actor_rollout_ref.rollout")
-    return 0 if shared else int(rollout.nnodes * rollout.n_gpus_per_node)
 
 
 def require_accelerators(config: DictConfig) -> None:

@@ -558,6 +558,19 @@ def test_ranks_of_the_cpu_platform_share_the_machine() -> None:
     assert two.training["logits"] == 2 * one.training["logits"]
 
 
+def test_engines_apart_are_counted_as_they_are_and_so_are_copies_between_updates() -> None:
+    words = ["experiment=quickstart", "trainer.v1.trainer_mode=skillcredit_separate_async", "adaptation=full"]
+    words += ["actor_rollout_ref.hybrid_engine=false", "actor_rollout_ref.rollout.nnodes=1"]
+    engines, updates = "actor_rollout_ref.rollout.n_gpus_per_node", "trainer.v1.separate_async.parameter_sync_step"
+    one, two = (read_sizes(composed(*words, f"{engines}={count}", f"{updates}={count}")) for count in (1, 2))
+    assert (one.world, one.replicas, one.kept_weights) == (1, 1, 1)
+    assert (two.world, two.replicas, two.kept_weights) == (1, 2, 2)
+    plans = [plan_sizes(sizes, MICRO, 24).layout.training for sizes in (one, two)]
+    assert plans[1]["KV cache"] == 2 * plans[0]["KV cache"]
+    assert plans[1]["kept weights"] == 2 * plans[0]["kept weights"] == 2 * plans[0]["weights"] > 0
+    assert "kept weights" not in plan_sizes(read_sizes(composed("experiment=quickstart")), MICRO, 24).layout.training
+
+
 def test_a_plan_is_read_from_a_composed_configuration_and_renders() -> None:
     config = composed(*GRPO, "platform=gpu_1x8", "model_preset=qwen2_5_7b")
     shown = text(plan_memory(config, SEVEN, 80))

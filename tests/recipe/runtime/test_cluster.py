@@ -145,14 +145,14 @@ def test_a_run_may_take_part_of_a_node_and_two_parts_of_one(monkeypatch) -> None
 def test_engines_apart_need_accelerators_beside_the_trainers(monkeypatch) -> None:
     engines = {"hybrid_engine": False, "rollout": {"nnodes": 1, "n_gpus_per_node": 2}}
     config = OmegaConf.create({"trainer": {"nnodes": 1, "n_gpus_per_node": 2}, "actor_rollout_ref": engines})
-    assert ray_session.engines_apart(config) == 2
+    assert engines_apart(config) == 2
     monkeypatch.setattr(ray, "nodes", lambda: [node(4)])
     ray_session.require_accelerators(config)
     monkeypatch.setattr(ray, "nodes", lambda: [node(3)])
     with pytest.raises(ClusterError, match="has 3 GPUs, this run needs 2 for training and 2 for engines"):
         ray_session.require_accelerators(config)
     engines["hybrid_engine"] = True
-    assert ray_session.engines_apart(OmegaConf.create({"actor_rollout_ref": engines})) == 0
+    assert engines_apart(OmegaConf.create({"actor_rollout_ref": engines})) == 0
 
 
 HEAD_WITHOUT_PROCESSORS = """
