@@ -13,6 +13,7 @@ from recipe import cluster
 from recipe.records.run_directory import RunDirectory
 from recipe.runtime import ray_session
 from recipe.runtime.console import TrainingState
+from recipe.runtime.pools import engines_apart
 from recipe.runtime.ray_session import (
     ClusterError,
     claim_machine,
