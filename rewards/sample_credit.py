@@ -1,7 +1,7 @@
 """Credit of one sample, from the reward worker to the trainer and the run's files."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any, Self
 
 import numpy as np
@@ -33,7 +33,8 @@ class SampleCredit(ReplayCounts):
     """Credits of a sample's steps, and the cost of their estimation.
 
     values: (K,) float32, NaN for a step without credit. keys: K strings, equal for the same step of siblings, "" where
-    unknown. tests: (K, tests) float32, the step's part in each test, without tests where they are unknown. steps: (T,)
+    unknown. tests: (K, tests) float32, the step's part in each test, without tests where they are unknown. whole:
+    (tests,) float32, what the sample got in each, where its replays got that minus these parts; else empty. steps: (T,)
     int32, the step of each response token or -1. spans: (K, 2) int32, characters of each step. cause and reason: why
     no step has a credit, as an identifier and as a sentence.
     unparsable: 1 if the code does not parse.
@@ -46,6 +47,7 @@ class SampleCredit(ReplayCounts):
     tests: np.ndarray
     steps: np.ndarray
     spans: np.ndarray
+    whole: np.ndarray = field(default_factory=lambda: np.zeros(0, np.float32))
     cause: str = ""
     reason: str = ""
     unparsable: int = 0
@@ -59,15 +61,15 @@ class SampleCredit(ReplayCounts):
 
     def as_info(self) -> dict[str, Any]:
         """Reward components: the fields by name, with the prefix."""
-        return {PREFIX + field.name: getattr(self, field.name) for field in fields(self)}
+        return {PREFIX + each.name: getattr(self, each.name) for each in fields(self)}
 
     @classmethod
     def of_info(cls, info: Mapping[str, Any]) -> Self | None:
         """The credit among a sample's reward components; None if there is none."""
         if f"{PREFIX}cause" not in info:
             return None
-        return cls(**{field.name: info[PREFIX + field.name] for field in fields(cls)})
+        return cls(**{each.name: info[PREFIX + each.name] for each in fields(cls)})
 
 
-NUMBERS = tuple(field.name for field in fields(SampleCredit) if field.type in (int, float))
+NUMBERS = tuple(each.name for each in fields(SampleCredit) if each.type in (int, float))
 """Names of the counts and seconds of a credit."""

@@ -108,6 +108,9 @@ def _row(run: int, step: int, sample: Mapping[str, Any], texts: Samples) -> dict
     cause = " ".join(str(sample.get(key) or "") for key in ("credit_cause", "credit_reason")).strip()
     keys = {count.name: PREFIX + count.name for count in fields(ReplayCounts)}
     counts = {name: sample[key] for name, key in keys.items() if number(sample.get(key))}
+    whole = sample.get("credit_whole")
+    if isinstance(whole, list) and whole:
+        row["whole"] = [number(each) for each in whole]
     return row | ({"cause": visible(shortened(cause, 500))} if cause else {}) | ({"counts": counts} if counts else {})
 
 

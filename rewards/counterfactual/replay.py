@@ -60,6 +60,8 @@ class Credits:
     values: one per step; NaN for a step without a valid intervention, beyond the budget, or equal in all siblings.
     keys: what each step is, equal for the same step of siblings; "" if that is not known.
     tests: (steps, tests) the step's part in each test, of which its credit is the mean; no tests if they are not known.
+    whole: (tests,) what the solution itself got in each test, where a step's one replay got that minus the step's part
+    (`delete` or `replace` alone); empty otherwise.
     cause: why no step has a credit; "" if some have. unparsable: 1 if the code does not parse: its steps have no keys.
     equal: steps left out since all siblings have them alike; unreached, unexecuted: those with credit 0 without a
     replay, since no run can reach them or no test executed them.
@@ -70,6 +72,7 @@ class Credits:
     values: list[float] = field(default_factory=list)
     keys: list[str] = field(default_factory=list)
     tests: Array = field(default_factory=lambda: np.zeros((0, 0)))
+    whole: Array = field(default_factory=lambda: np.zeros(0))
     cause: str = ""
     unparsable: int = 0
     equal: int = 0
@@ -116,7 +119,10 @@ async def estimate(
     def without_credit(cause: str) -> Credits:
         nothing = np.full((len(steps), 0), np.nan)
         seconds = time.perf_counter() - started
-        return Credits(steps, [math.nan] * len(steps), list(own.keys), nothing, cause, int(unparsable), seconds=seconds)
+        return Credits(
+            steps, [math.nan] * len(steps), list(own.keys), nothing,
+            cause=cause, unparsable=int(unparsable), seconds=seconds,
+        )  # fmt: skip
 
     # An agent that is right in its first turn has one step, which other samples of the group compare theirs with.
     if len(steps) < 2 and plan.unit != "turn" and plan.methods != ("returns",):
@@ -152,6 +158,7 @@ def _found(values: Array, work: MethodInputs, own: Keyed, others: Sequence[Keyed
         values[:, 0].tolist(),
         list(own.keys),
         values[:, 1:],
+        work.whole[1:] if plan.methods in (("delete",), ("replace",)) else np.zeros(0),
         cause="" if np.isfinite(values[:, 0]).any() else cause,
         equal=len(equal - idle),
         unreached=len(unreached),

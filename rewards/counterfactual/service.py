@@ -169,7 +169,7 @@ class CreditService:
             credits, spans, steps = Credits(cause=cause), [], np.full(len(sample.token_ids), -1, dtype=np.int32)
         return SampleCredit(
             values=np.asarray(credits.values, dtype=np.float32), keys=list(credits.keys),
-            tests=np.asarray(credits.tests, dtype=np.float32),
+            tests=np.asarray(credits.tests, dtype=np.float32), whole=np.asarray(credits.whole, dtype=np.float32),
             steps=steps, spans=np.asarray(spans, dtype=np.int32).reshape(-1, 2),
             cause=credits.cause.split(":")[0], reason=credits.cause.partition(": ")[2],
             unparsable=credits.unparsable, equal_steps=credits.equal, unreached=credits.unreached,

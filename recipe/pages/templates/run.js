@@ -146,18 +146,26 @@
     return mark;
   }
 
+  function verdict(share) {
+    return share === 1 ? "passes" : share === 0 ? "fails" : share.toFixed(2);
+  }
+
   function explain(row, piece, detail) {
     detail.hidden = false;
     detail.replaceChildren();
     const credit = piece[1] === null ? "no credit measured" : "credit " + signed(piece[1], 3);
     detail.append(element("strong", "", credit));
     if (piece[2].length) {
-      detail.append(element("div", "soft",
-        "in each test: +1 passes with this step only, -1 without it only, 0 is the same with and without"));
+      const whole = row.whole && row.whole.length === piece[2].length ? row.whole : [];
+      detail.append(element("div", "soft", whole.length
+        ? "each test with the answer as it is, and replayed with this step changed"
+        : "in each test: +1 passes with this step only, -1 without it only, 0 is the same with and without"));
       const parts = element("div", "parts");
       piece[2].forEach((part, index) => {
-        const kind = part > 0 ? "right" : part < 0 ? "wrong" : "";
-        parts.append(element("span", "chip " + kind, `test ${index + 1}: ${signed(part, Number.isInteger(part) ? 0 : 2)}`));
+        const kind = part > 0 ? "right" : part < 0 ? "wrong" : "", before = whole[index];
+        const said = typeof before !== "number" ? signed(part, Number.isInteger(part) ? 0 : 2)
+          : `${verdict(before)}, replayed ${verdict(before - part)}`;
+        parts.append(element("span", "chip " + kind, `test ${index + 1}: ${said}`));
       });
       detail.append(parts);
     }

@@ -31,6 +31,7 @@ def with_credit(number: int, **fields: object) -> dict[str, object]:
     spans = [[0, start], [start, start + 9]]
     parts = [[1.0, 1.0, 0.0, 0.0], [0.0, 0.0, -1.0, 0.0]]
     credit = {"credit_spans": spans, "credit_values": [0.5, -0.25], "credit_tests": parts, "credit_replays": 2}
+    credit["credit_whole"] = [1.0, 1.0, 0.0, 0.0]
     return sample(number, **(credit | fields))
 
 

@@ -76,7 +76,7 @@ def test_the_page_draws_filters_and_explains_without_an_error_or_a_request(page:
     page.value("document.querySelectorAll('.answer mark')[1].click()")
     explained = page.value("document.querySelector('.step').textContent")
     assert explained.startswith("credit -0.250")
-    assert "test 2: 0test 3: -1test 4: 0" in explained
+    assert "test 2: passes, replayed passestest 3: fails, replayed passestest 4: fails, replayed fails" in explained
     assert "replays 2" in explained
     page.value("document.getElementById('metric').scrollIntoView()")
     page.wait("document.getElementById('any-metric')?.dataset.metric")

@@ -56,6 +56,8 @@ def test_a_sample_keeps_verdict_skill_and_the_text_of_its_steps(tmp_path):
     assert [part[1] for part in first["pieces"][:2]] == [0.5, -0.25]
     assert [part[2] for part in first["pieces"][:2]] == [[1.0, 1.0, 0.0, 0.0], [0.0, 0.0, -1.0, 0.0]]
     assert first["counts"] == {"replays": 2}
+    assert first["whole"] == [1.0, 1.0, 0.0, 0.0]
+    assert "whole" not in second
     assert first["prompt"] == second["prompt"] != third["prompt"]
     assert found.texts[first["prompt"]] == "task 0"
     assert found.left_out == 0

@@ -187,7 +187,7 @@ def test_whatever_goes_wrong_the_sample_keeps_its_reward(caplog):
 def test_a_credit_is_read_from_the_reward_components_as_it_was_written():
     (found,) = run(sample(ratio=1.0), service=service())
     info = found.as_info()
-    assert (len(info), info["credit_replays"]) == (22, 2)
+    assert (len(info), info["credit_replays"]) == (23, 2)
     assert SampleCredit.of_info({"score": 1.0} | info) == found
     assert SampleCredit.of_info({"score": 1.0}) is None
 
@@ -462,6 +462,10 @@ async def test_the_tests_that_each_step_decides_come_with_its_credit():
     assert found.keys == ["define f", "define f/if", "define f/if/parameter 1.0 =", "define f/return"]
     assert found.tests.tolist() == [[1, 1, 0], [0, 1, 0], [0, 1, 0], [1, 1, 0]]
     assert found.values == pytest.approx([2 / 3, 1 / 3, 1 / 3, 2 / 3])
+    assert found.whole.tolist() == [1, 1, 0]
+    assert (found.whole - found.tests).tolist() == [[0, 0, 0], [1, 0, 0], [1, 0, 0], [0, 0, 0]]  # of the replays
+    for methods in (("truncate",), ("delete", "replace")):
+        assert (await service(plan={"methods": methods}).credit(one, TOKENIZER, judge)).whole.tolist() == []
 
 
 async def test_a_line_without_which_the_program_never_ends_gets_no_credit_and_little_time():
