@@ -47,6 +47,7 @@ from recipe.runtime.sweep import in_multirun, run_job
 from recipe.runtime.visible import say
 from recipe.settings import Settings, SettingsError, read_settings
 from workers.cpu.processor import settle_precision
+from workers.ranks import RUN_FOLDER, reports_file
 
 REFUSED, FAILED, INTERRUPTED = 2, 1, 128 + signal.SIGINT
 
@@ -109,6 +110,9 @@ def train(config: DictConfig, settings: Settings, run: RunDirectory) -> None:
     weights = remember(config, run)["weights"]
     run.log_event("start", command=config.run.command, commit=source_commit(), weights=weights, processor=processor())
     run.write_config(config)
+    os.environ[RUN_FOLDER] = str(run.path)  # for this process; Ray's workers get it with theirs
+    if (reports := reports_file()) is not None:
+        reports.unlink(missing_ok=True)  # of an earlier start
     with ProgressReporter(run.path / "events.jsonl", TrainingState(), settings.run.line_every_seconds):
         try:
             start_ray(config, run)

@@ -20,7 +20,7 @@ from ray._private.state import (
 from ray.exceptions import RayError
 
 from recipe.runtime.ray_session import session_logs
-from workers.ranks import WORDS
+from workers.ranks import WORDS, reports_file
 
 LOOK_EVERY_SECONDS = 5.0
 # verl gets this long to notice the death itself, as it does while it generates.
@@ -47,7 +47,7 @@ class ProcessDied(RuntimeError):
 def find_death(logs: Path | None, job: str) -> str | None:
     """The first dead process of this Ray job, and its cause of death; None if there is none."""
     actor = dead_actor(ray_actors(actor_state_name="DEAD").values(), job)
-    if actor and logs and (named := hanging_rank(logs, job)):
+    if actor and (named := hanging_rank(logs, job)):
         return f"{actor}; before that, {named}"
     return actor or (dead_engine(logs, job) if logs else None)
 
@@ -92,9 +92,14 @@ def require_living(engines: Iterable[Any], seconds: float) -> None:
     ray.get([engine.collective_rpc.remote("check_health") for engine in engines])
 
 
-def hanging_rank(logs: Path, job: str) -> str | None:
-    """The last report of this Ray job's ranks on one that hangs: NCCL then ends the processes that wait for it."""
-    for file in sorted(logs.glob(f"worker-*-{job}-*.err")):
+def hanging_rank(logs: Path | None, job: str) -> str | None:
+    """The last report of this Ray job's ranks on one that hangs: NCCL then ends the processes that wait for it.
+
+    It is in the run's directory, whatever node the rank is on, or in the log of its process.
+    """
+    told = reports_file()
+    files = [told] if told is not None and told.is_file() else []
+    for file in [*files, *(sorted(logs.glob(f"worker-*-{job}-*.err")) if logs else [])]:
         if reports := [line for line in _tail(file).decode(errors="replace").splitlines() if WORDS in line]:
             return reports[-1]
     return None
@@ -140,7 +145,7 @@ def ending_when_a_process_dies(logs: Path | None, job: str) -> Iterator[None]:
         raise
     except (RuntimeError, RayError) as error:  # Ray's own errors name the dead process, not the rank that hung
         waited = isinstance(error, RayError) and "died" in str(error)
-        if logs and waited and (named := hanging_rank(logs, job)):
+        if waited and (named := hanging_rank(logs, job)):
             raise ProcessDied(f"a worker died; before that, {named}") from error
         if isinstance(error, RuntimeError) and (death := find_death(logs, job)):
             raise ProcessDied(death) from error

@@ -18,6 +18,7 @@ from recipe.runtime.environment import forwarded
 from recipe.runtime.node_packages import differences, installed, on_nodes
 from recipe.runtime.pools import engines_apart
 from workers.cpu.processor import threads_per_rank
+from workers.ranks import RUN_FOLDER
 
 
 class ClusterError(RuntimeError):
@@ -137,6 +138,7 @@ def run_environment(run: RunDirectory) -> dict[str, str]:
         "WANDB_RUN_ID": run.wandb_id(),
         "WANDB_RESUME": "allow",
         "WANDB_DIR": str(run.path),
+        RUN_FOLDER: str(run.path),
         "WANDB_SILENT": "true",
     }
 

@@ -26,7 +26,7 @@ import torch.distributed
 from torch.distributed import Store
 from torch.distributed.distributed_c10d import _get_default_store
 
-from workers.ranks import WORDS
+from workers.ranks import WORDS, reports_file
 
 PATIENCE = 0.8
 """Share of the time limit after which a pass that has not moved calls the roll: at the limit NCCL ends its process."""
@@ -188,7 +188,7 @@ class RollCall:
                 found = self._lost if asked or late else ""
             if found:
                 self._report = found
-                print(found, file=sys.stderr, flush=True)
+                _tell(found)
                 self._asked.clear()
                 self._answered.set()
 
@@ -220,6 +220,14 @@ class RollCall:
             return f"no rank {WORDS} more than another: all wait. {places}"
         named = "; ".join(f"rank {rank} of {self._ranks} {WORDS}: {why}" for rank, why in missing.items())
         return f"{named}. They wait {self._limit:g} s at most (actor_rollout_ref.nccl_timeout)"
+
+
+def _tell(report: str) -> None:
+    """Write a report to the log of this process and to the run's directory: NCCL ends the process soon after."""
+    print(report, file=sys.stderr, flush=True)
+    if (file := reports_file()) is not None:
+        with contextlib.suppress(OSError), open(file, "a") as reports:
+            reports.write(f"{report}\n")
 
 
 _own: RollCall | None = None

@@ -16,6 +16,7 @@ from recipe.runtime.death_watch import (
     ending_when_a_process_dies,
     require_living,
 )
+from workers.ranks import RUN_FOLDER, roll_call
 
 LAST_WORDS = """\
 (Worker pid=77) ERROR 11-21 05:58:00 [executor.py:1047] WorkerProc hit an exception.
@@ -143,6 +144,11 @@ def test_a_rank_that_hung_is_named_when_nccl_has_ended_those_that_waited(tmp_pat
         ending_when_a_process_dies(tmp_path, "01000000"),
     ):
         raise ray.exceptions.ActorDiedError
+    monkeypatch.setenv(RUN_FOLDER, str(tmp_path / "run"))
+    (tmp_path / "run" / "logs").mkdir(parents=True)
+    elsewhere = "rank 1 of 16 keeps the others waiting: on another node"
+    roll_call._tell(elsewhere)
+    assert death_watch.find_death(None, "01000000") == f"{died}; before that, {elsewhere}"
     with pytest.raises(ray.exceptions.RayError, match="full"), ending_when_a_process_dies(tmp_path, "01000000"):
         raise ray.exceptions.ObjectStoreFullError("the store is full")
 
