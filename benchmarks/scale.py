@@ -122,14 +122,31 @@ def judged(
     return max(free)
 
 
-def update_parts(load: Load, costs: Costs, tokens: int) -> dict[str, float]:
+def pass_tokens(lengths: Sequence[Sequence[int]], load: Load) -> int:
+    """Tokens of the rank with the most, summed over the passes for constraints: two a skill, one for each half.
+
+    lengths: of each prompt's answers. The answers of a half are dealt over the ranks, the longest first.
+    """
+    total = 0
+    for skill in range(load.protected):
+        own = sorted(itertools.chain(*lengths[skill * load.memory : (skill + 1) * load.memory]), reverse=True)
+        for half in (own[::2], own[1::2]):
+            ranks = [0] * load.gpus
+            for length in half:
+                heapq.heapreplace(ranks, ranks[0] + length)
+            total += max(ranks)
+    return total
+
+
+def update_parts(load: Load, costs: Costs, lengths: Sequence[Sequence[int]]) -> dict[str, float]:
     """Seconds of the trainer's parts; 8 operations per weight to train a token, with checkpointing."""
+    tokens = sum(map(sum, lengths))
     per_token = load.parameters / costs.operations / load.gpus
     memory = load.protected * load.memory / load.prompts  # share of the prompts, which no loss is trained on
     return {
         "credits to tokens (driver)": load.answers * costs.mapping if load.replays else 0.0,
         "old log-probabilities": 2 * per_token * tokens,
-        "constraint passes": 8 * per_token * tokens * memory * 1.2,  # padded
+        "constraint passes": 8 * per_token * load.gpus * pass_tokens(lengths, load),
         "update": 8 * per_token * tokens * (1 - memory),
     }
 
@@ -158,7 +175,7 @@ def main() -> None:
     lengths = answer_lengths(load)
     tokens = sum(map(sum, lengths))
     finished = finish_times(lengths, load.gpus, load.slots, Costs.written)
-    seconds = {"generation": max(map(max, finished)), **update_parts(load, Costs(), tokens)}
+    seconds = {"generation": max(map(max, finished)), **update_parts(load, Costs(), lengths)}
     print(f"{load.answers:,} answers (rows of the transfer queue), {tokens / 1e6:.1f} M tokens, {load.nodes} nodes")
     print(f"  {'replays':28} {load.answers * load.replays:7,}, {load.replays} of each answer")
     for unit, numbers in {"s": seconds, "GB": volumes(load, tokens)}.items():

@@ -4,7 +4,17 @@ import dataclasses
 
 import pytest
 
-from benchmarks.scale import Costs, Load, answer_lengths, finish_times, judged, sandbox_waits, update_parts, volumes
+from benchmarks.scale import (
+    Costs,
+    Load,
+    answer_lengths,
+    finish_times,
+    judged,
+    pass_tokens,
+    sandbox_waits,
+    update_parts,
+    volumes,
+)
 
 COSTS = Costs(answer=1.0, replay=3.0)
 
@@ -42,21 +52,28 @@ def test_an_engine_without_a_free_slot_lets_answers_wait():
         assert finish_times([[10, 20], [40, 40]], engines, slots=2, written=10.0) == [[1, 2], second]
 
 
+def test_a_pass_for_a_constraint_takes_as_long_as_its_longest_answer_where_each_rank_has_one():
+    load = Load(prompts=4, samples=2, gpus=2, protected=1, memory=2)
+    assert pass_tokens([[9, 3], [2, 1], [99, 99], [99, 99]], load) == 9 + 3
+    assert pass_tokens([[9, 3], [2, 1], [99, 99], [99, 99]], dataclasses.replace(load, gpus=1)) == 15
+
+
 def test_twice_the_gpus_halve_the_update_and_not_the_drivers_part():
-    one, two = (update_parts(Load(gpus=gpus), Costs(), 10**6) for gpus in (8, 16))
+    one, two = (update_parts(Load(gpus=gpus), Costs(), [[10**6]]) for gpus in (8, 16))
     assert one["update"] == 8 * 7.6e9 / 4e14 / 8 * 10**6 * (1 - 4 * 32 / 1024) == 2 * two["update"]
     assert two["credits to tokens (driver)"] == one["credits to tokens (driver)"] > 0
 
 
 def test_the_parts_of_an_update_and_its_bytes_by_hand():
-    """One in five prompts is a memory prompt; their pass is padded by a fifth."""
+    """One in five prompts is a memory prompt; a half of a skill has ten answers, of which a rank has one or two."""
     load = Load(prompts=100, samples=2, gpus=8, parameters=1e9, protected=2, memory=10)
-    passes = {"update": 2.5 * 0.8, "old log-probabilities": 0.625, "constraint passes": 2.5 / 5 * 1.2}
+    lengths = [[5000, 5000]] * 100
+    passes = {"update": 2.5 * 0.8, "old log-probabilities": 0.625, "constraint passes": 2.5 / 5 * 16 / 10}
     driver = {"credits to tokens (driver)": 200 * 0.124 / 1024}
-    assert update_parts(load, Costs(operations=4e14), 10**6) == pytest.approx(passes | driver)
+    assert update_parts(load, Costs(operations=4e14), lengths) == pytest.approx(passes | driver)
     sizes = {"checkpoint": 12.0, "its averages of constraints": 8.0, "reward traffic": 0.044, "transfer queue": 0.068}
     assert volumes(load, 10**6) == pytest.approx(sizes)
-    assert update_parts(dataclasses.replace(load, replays=0), Costs(), 1)["credits to tokens (driver)"] == 0
+    assert update_parts(dataclasses.replace(load, replays=0), Costs(), lengths)["credits to tokens (driver)"] == 0
 
 
 def test_a_core_serves_answers_and_replays_in_the_order_in_which_they_come():
