@@ -21,6 +21,16 @@ def test_the_citation_and_the_last_release_of_the_changelog_have_the_projects_ve
     assert headings[:2] == ["[Unreleased]", f"[{version}] - {citation['date-released']}"]
 
 
+def test_the_text_for_verls_recipes_requires_the_verl_that_is_pinned() -> None:
+    folder = ROOT / "upstream" / "verl_recipe"
+    stated = dict(line.split("=", 1) for line in (folder / "REQUIRED_VERL.txt").read_text().splitlines())
+    (pinned,) = re.findall(r"^verl==(\S+)$", (ROOT / "requirements" / "gpu.txt").read_text(), re.MULTILINE)
+    assert stated["TAG"] == f"v{pinned}"
+    assert stated["PIP_INSTALL"] == f"pip install verl=={pinned}"
+    assert {"UPSTREAM", "MODE"} <= set(stated)
+    assert "## Required `verl` version" in (folder / "README.md").read_text()
+
+
 def repeated(section: str) -> list[str]:
     """Commands and files that begin more than one point of a section."""
     begun = Counter(re.findall(r"^- `([^`]+)`", section, re.MULTILINE))
