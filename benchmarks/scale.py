@@ -172,6 +172,8 @@ def main() -> None:
     for field in dataclasses.fields(Load):
         parser.add_argument(f"--{field.name.replace('_', '-')}", type=type(field.default), default=field.default)
     load = Load(**vars(parser.parse_args()))
+    if load.protected * load.memory >= load.prompts:
+        parser.error("memory prompts of all protected skills must leave other prompts")
     lengths = answer_lengths(load)
     tokens = sum(map(sum, lengths))
     finished = finish_times(lengths, load.gpus, load.slots, Costs.written)

@@ -59,7 +59,8 @@ def diagnose(path: Path, now: float) -> tuple[str, int]:
         record = Record.of(run, now)
         found = list(findings(record))
     except Exception as error:  # the files of a run may be anything
-        raise RecordsError(f"{path} has records that cannot be read: {type(error).__name__}: {error}") from error
+        said = str(error).partition("\n")[0]
+        raise RecordsError(f"{path} has records that cannot be read: {type(error).__name__}: {said}") from error
     return report_text(path, found, record.updates), FOUND if found else HEALTHY
 
 

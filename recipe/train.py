@@ -218,8 +218,10 @@ def status_of(work: Callable[[], None], run: RunDirectory, errors: Console) -> i
         say(errors, f"the run stopped: {stopped}; the command above resumes it")
         status = STATUS
     except KeyboardInterrupt:
-        _note_stop(run, "it was interrupted (SIGINT) within a step; its last checkpoint is complete")
-        say(errors, "the run was interrupted; the command above resumes it from its last checkpoint")
+        last = run.last_checkpoint
+        kept = "without a checkpoint" if last is None else f"its last checkpoint is of step {last}"
+        _note_stop(run, f"it was interrupted (SIGINT), {kept}")
+        say(errors, f"the run was interrupted, {kept}; the command above goes on with it")
         status = INTERRUPTED
     except Exception as error:
         report_failure(run, error, errors)

@@ -180,7 +180,8 @@ def logits(shape: ModelShape, sizes: PassSizes) -> int:
     the entropy.
 
     Copies of the logits are those that torch allocates for verl's functions, without flash-attention's cross entropy,
-    which needs no more. Fused kernels never store the logits.
+    which needs no more. Of an entropy in the loss that is compiled, as by default on GPUs, nobody has counted them: as
+    many are planned for its gradients as for the logits and theirs. Fused kernels never store the logits.
     """
     if sizes.fused_logits:
         return 0
@@ -189,6 +190,8 @@ def logits(shape: ModelShape, sizes: PassSizes) -> int:
     chunk = min(ENTROPY_ROWS, max(sizes.update_tokens, sizes.log_prob_tokens)) * shape.vocab_size * 4  # in fp32
     if not sizes.entropy_in_loss:
         update = sizes.update_tokens * row * (3 if full else 2)
+    elif sizes.compiled_entropy:
+        update = sizes.update_tokens * row * 4
     elif sizes.chunked_entropy:  # all chunks in fp32 are kept for the backward pass
         update = sizes.update_tokens * row * (3 if full else 5) + chunk * (4 if full else 5)
     else:

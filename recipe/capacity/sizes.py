@@ -57,6 +57,7 @@ class PassSizes:
     fused_logits: bool
     chunked_entropy: bool
     entropy_in_loss: bool
+    compiled_entropy: bool
     packed: bool
     update_tokens: int
     attended_tokens: int
@@ -202,6 +203,7 @@ def read_sizes(config: DictConfig) -> RunSizes:
         fused_logits=model.use_fused_kernels,
         chunked_entropy=actor.entropy_from_logits_with_chunking,
         entropy_in_loss=bool(actor.entropy_coeff) or actor.calculate_entropy,
+        compiled_entropy=bool(fsdp.use_torch_compile),
         sequence=sequence,
         packed=packed,
         shared_prompt=config.data.max_prompt_length if packed and _only_groups(settings) else 0,

@@ -27,6 +27,7 @@ def supervised_parts(config: DictConfig, shape: ModelShape, tokens: int) -> dict
         fused_logits=config.model.use_fused_kernels,
         chunked_entropy=False,
         entropy_in_loss=False,
+        compiled_entropy=False,
         packed=is_packed(config.model, config.trainer.device),
         update_tokens=tokens,
         attended_tokens=tokens,

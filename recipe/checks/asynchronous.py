@@ -68,7 +68,10 @@ def _engine_holds(part: type, config: DictConfig) -> bool:
     """Whether the engine can compare weights of this kind."""
     from workers.actor import extended_by
 
-    return extended_by(part, config.actor_rollout_ref.rollout)
+    try:
+        return extended_by(part, config.actor_rollout_ref.rollout)
+    except (ImportError, AttributeError, TypeError, ValueError):  # a name of no class, or of one that needs vLLM
+        return False
 
 
 def _engines_elsewhere(config: DictConfig) -> bool:

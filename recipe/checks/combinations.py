@@ -166,7 +166,8 @@ def _foreign_optimiser(config: DictConfig) -> bool:
 
 
 def _has_second_moments(config: DictConfig) -> bool:
-    return "adam" in str(OmegaConf.select(config, f"{OPTIMISER}.optimizer", default="AdamW")).lower()
+    name = str(OmegaConf.select(config, f"{OPTIMISER}.optimizer", default="AdamW")).lower()
+    return "adam" in name and name != "adamax"
 
 
 def two_moments(config: DictConfig) -> bool:

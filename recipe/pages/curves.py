@@ -26,6 +26,8 @@ HEIGHT, ROW = 270, 19
 LEGEND = 48
 """Characters of names in a row of a legend, without what stands between them."""
 _DASHES = {"line": "solid", "points": "solid", "dashed": "dashed", "dotted": "dotted"}
+_OTHER_DASHES = {"line": [9, 3, 2, 3], "points": [9, 3, 2, 3], "dashed": [9, 3, 2, 3, 2, 3], "dotted": [1, 3, 1, 7]}
+"""Of the ninth colour and later."""
 _TOOLTIP = [("", "@name"), ("update", "@step{0}"), ("value", "@value{0.0000}"), ("95%", "@band")]
 
 
@@ -57,11 +59,11 @@ def drawn(panel: Panel, runs: int) -> dict[str, Any]:
 
 
 def _draw(plot: Any, curve: Curve, place: int, faint: float, name: str) -> LegendItem:
-    """Draw a curve and its band. place: of its colour, after the last of which the first comes again, with dots between
+    """Draw a curve and its band. place: of its colour, after the last of which the first comes again, with other
     dashes. faint: how opaque the band is. name: of the curve's data, for scripts.
     """
     low, high, colour = curve.low, curve.high, COLOURS[place % len(COLOURS)]
-    dash = _DASHES[curve.look] if place < len(COLOURS) else "dashdot"
+    dash = (_DASHES if place < len(COLOURS) else _OTHER_DASHES)[curve.look]
     band = [
         f"{bottom:.4f} to {top:.4f}" for bottom, top in zip(low, high, strict=True)
     ] if low and high else ["-"] * len(curve.steps)  # fmt: skip

@@ -30,4 +30,5 @@ def run(options: argparse.Namespace) -> None:
     except OSError:
         raise
     except Exception as error:  # the files of a run may be anything
-        raise ReportError(f"the page cannot be made of these records: {type(error).__name__}: {error}") from error
+        said = str(error).partition("\n")[0]
+        raise ReportError(f"the page cannot be made of these records: {type(error).__name__}: {said}") from error

@@ -144,6 +144,8 @@ def ending_when_a_process_dies(logs: Path | None, job: str) -> Iterator[None]:
             raise ProcessDied(deaths[0]) from None
         raise
     except (RuntimeError, RayError) as error:  # Ray's own errors name the dead process, not the rank that hung
+        with lock:
+            over.set()  # what is asked below shall not be interrupted
         waited = isinstance(error, RayError) and "died" in str(error)
         if waited and (named := hanging_rank(logs, job)):
             raise ProcessDied(f"a worker died; before that, {named}") from error

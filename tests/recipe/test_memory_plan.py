@@ -374,7 +374,7 @@ def test_the_planned_logits_are_what_verls_functions_allocate(
     monkeypatch.setattr(memory_parts, "ENTROPY_ROWS", 64)
     shape = replace(MICRO, vocab_size=512)
     sizes = replace(
-        seven(), fused_logits=False, chunked_entropy=chunked, entropy_in_loss=bonus,
+        seven(), fused_logits=False, chunked_entropy=chunked, entropy_in_loss=bonus, compiled_entropy=False,
         update_tokens=tokens, log_prob_tokens=tokens,
     )  # fmt: skip
     sizes = replace(sizes, actor=replace(sizes.actor, compute_bytes=dtype.itemsize))

@@ -48,7 +48,12 @@ def test_without_a_checkpoint_none_is_promised(tmp_path):
         (ValueError("no <reward>"), 1, "the run failed: ValueError: no <reward>", "ValueError: no &lt;reward&gt;"),
         (ClusterError("no <node>"), 2, "refused before training:\nno <node>", "no &lt;node&gt;"),
         (RunStopped("after step 3"), 143, "the run stopped: after step 3", "after step 3"),
-        (KeyboardInterrupt(), 130, "resumes it from its last checkpoint", "it was interrupted (SIGINT) within a step"),
+        (
+            KeyboardInterrupt(),
+            130,
+            "interrupted, without a checkpoint; the command above goes on",
+            "(SIGINT), without a",
+        ),
     ],
 )
 def test_a_run_that_ended_early_has_a_page_with_the_reason(tmp_path, error, status, said, on_its_page):

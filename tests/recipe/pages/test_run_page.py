@@ -301,8 +301,10 @@ def test_the_command_writes_the_page_into_the_run_and_caps_its_samples(run: RunD
     assert path.stat().st_size < 2_500_000
 
 
-def test_twelve_runs_differ_in_colour_or_dash() -> None:
-    curves = [Curve(f"run {number}", number, [1, 2], [0.1, 0.2]) for number in range(12)]
+@pytest.mark.parametrize("looks", [("line",), ("line", "dashed", "dotted")])
+def test_twelve_runs_differ_in_colour_or_dash(looks: tuple[str, ...]) -> None:
+    curves = [Curve(f"run {number}", number, [1, 2], [0.1, 0.2], look=look) for number in range(12) for look in looks]
     text = json.dumps(drawn(Panel("accuracy", curves), 12))
-    looks = re.findall(r'"line_color": "(#[0-9a-f]{6})"[^}]*?"line_dash": (\[[^]]*\]|"[^"]*")', text)
-    assert looks
+    glyphs = re.findall(r'"glyph": {"type": "object", "name": "Line", "id": "[^"]*", "attributes": {(.*?)}}', text)
+    drawn_as = {re.sub(r'.*"line_color"', "", glyph) for glyph in glyphs}
+    assert len(glyphs) == len(curves) == len(drawn_as)
