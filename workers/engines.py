@@ -26,7 +26,7 @@ from verl.utils.distributed import initialize_global_process_group_ray
 from verl.utils.fsdp_utils import merged_lora_context, normalize_peft_param_name
 from verl.utils.py_functional import append_to_dict
 from verl.workers.engine import EngineRegistry
-from verl.workers.engine.fsdp.transformer_impl import FSDPEngineWithLMHead, FSDPEngineWithValueHead
+from verl.workers.engine.fsdp.transformer_impl import FSDPEngine, FSDPEngineWithLMHead, FSDPEngineWithValueHead
 
 from workers.constraints import HALF, SKILL, Loss, filled_rows, halves_cosine, passed_rows, token_counts
 from workers.cpu.adapter import use_lora_products
@@ -198,14 +198,11 @@ def without_attention_name(module: PreTrainedModel) -> PreTrainedModel:
     return module
 
 
-class LimitedGroups:
-    """Part of an engine: its groups (shards, replicas, sequence parallelism) have the process's own time limit."""
-
-    device_mesh: DeviceMesh
-    ulysses_device_mesh: DeviceMesh | None
+class LimitedGroups(FSDPEngine):
+    """verl's engine, whose groups (shards, replicas, sequence parallelism) have the process's own time limit."""
 
     def _init_device_mesh(self) -> None:
-        super()._init_device_mesh()  # type: ignore[misc]  # of the engine beside it
+        super()._init_device_mesh()
         limit_groups(self.device_mesh, self.ulysses_device_mesh)
 
 
