@@ -1,4 +1,4 @@
-"""Gradients from an update's own pass in parts equal those of separate passes, on one rank, two, and two replicas."""
+"""Gradients from an update's own pass in parts equal those of separate passes, on one rank and on two."""
 
 import json
 from collections.abc import Callable
@@ -16,15 +16,13 @@ pytestmark = pytest.mark.slow
 SKILLS, HALVES = [0, 0, 0, 1, 1, 1, 1, 2], [0, 1, 1, 0, 0, 1, 1, 0]
 ADVANTAGES = [1.0, -1.0, 0.5, -0.5, 2.0, 1.0, 0.0, -1.5]
 IMPORTANCE = [1.0, 0.5, 2.0, 1.5, 0.25, 1.0, 1.0, 0.75]  # verl's rollout correction
-SHARES = {1: [list(range(8))], 2: [[0, 1, 3, 4], [2, 5, 6, 7]], 4: [[0, 3], [1, 4], [2, 5], [6, 7]]}
+SHARES = {1: [list(range(8))], 2: [[0, 1, 3, 4], [2, 5, 6, 7]]}
 NAMES = ("one", "zero")
 ACTOR = "actor_rollout_ref.actor"
 # Made-up old log-probabilities; with the policy's own, nothing would be clipped at the start of an update.
 UNCLIPPED = [f"{ACTOR}.{key}=1e6" for key in ("clip_ratio_low", "clip_ratio_high", "clip_ratio_c")]
-LAYOUTS = {"one-rank": (1, -1), "two-ranks": (2, -1), "replicas": (4, 2)}
-"""Ranks, and how many of them share one copy of the weights (-1: all)."""
-CASES = [(layout, mean) for mean in ("token-mean", "seq-mean-token-mean") for layout in ("one-rank", "two-ranks")]
-CASES.append(("replicas", "token-mean"))
+LAYOUTS = {"one-rank": 1, "two-ranks": 2}
+CASES = [(layout, mean) for mean in ("token-mean", "seq-mean-token-mean") for layout in LAYOUTS]
 
 
 def _run(rank: int, ranks: int, folder: str, model: str, overrides: list[str]) -> None:
@@ -72,9 +70,8 @@ def run(tiny_suite: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[
     @cache
     def found(layout: str, mean: str) -> dict:
         folder = tmp_path_factory.mktemp(layout)
-        ranks, shards = LAYOUTS[layout]
-        overrides = [f"{ACTOR}.loss_agg_mode={mean}", f"{ACTOR}.fsdp_config.fsdp_size={shards}"]
-        in_ranks(_run, ranks, str(folder), f"{tiny_suite}/initial_model", overrides)
+        overrides = [f"{ACTOR}.loss_agg_mode={mean}"]
+        in_ranks(_run, LAYOUTS[layout], str(folder), f"{tiny_suite}/initial_model", overrides)
         return json.loads((folder / "found_0.json").read_text())
 
     return found
