@@ -16,7 +16,7 @@ from recipe.health.record import Record
 from recipe.health.rules import RULES, Finding, findings
 from recipe.records.run_directory import RunDirectory
 from recipe.records.tables import markdown_table
-from recipe.records.versions import RecordsError
+from recipe.records.versions import RecordsError, unreadable
 from recipe.runtime.command_line import program
 from recipe.runtime.visible import visible
 
@@ -59,8 +59,7 @@ def diagnose(path: Path, now: float) -> tuple[str, int]:
         record = Record.of(run, now)
         found = list(findings(record))
     except Exception as error:  # the files of a run may be anything
-        said = str(error).partition("\n")[0]
-        raise RecordsError(f"{path} has records that cannot be read: {type(error).__name__}: {said}") from error
+        raise unreadable(f"{path} has records that cannot be read", error) from error
     return report_text(path, found, record.updates), FOUND if found else HEALTHY
 
 

@@ -221,7 +221,7 @@ def status_of(work: Callable[[], None], run: RunDirectory, errors: Console) -> i
         last = run.last_checkpoint
         kept = "without a checkpoint" if last is None else f"its last checkpoint is of step {last}"
         _note_stop(run, f"it was interrupted (SIGINT), {kept}")
-        say(errors, f"the run was interrupted, {kept}; the command above goes on with it")
+        say(errors, f"the run was interrupted, {kept}; the command above resumes it")
         status = INTERRUPTED
     except Exception as error:
         report_failure(run, error, errors)

@@ -108,8 +108,8 @@ def _row(run: int, step: int, sample: Mapping[str, Any], texts: Samples) -> dict
     cause = " ".join(str(sample.get(key) or "") for key in ("credit_cause", "credit_reason")).strip()
     keys = {count.name: PREFIX + count.name for count in fields(ReplayCounts)}
     counts = {name: sample[key] for name, key in keys.items() if number(sample.get(key))}
-    whole = sample.get("credit_whole")
-    unrun = any(number(sample.get(f"credit_{name}")) for name in ("unreached", "unexecuted"))
+    whole = sample.get(f"{PREFIX}whole")
+    unrun = any(number(sample.get(f"{PREFIX}{name}")) for name in ("unreached", "unexecuted"))
     if isinstance(whole, list) and whole and not unrun:  # else some steps have a credit without a replay
         row["whole"] = [number(each) for each in whole]
     return row | ({"cause": visible(shortened(cause, 500))} if cause else {}) | ({"counts": counts} if counts else {})

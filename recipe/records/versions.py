@@ -26,6 +26,11 @@ class RecordsError(ValueError):
     """Records that this release cannot read; the message addresses the user."""
 
 
+def unreadable(what: object, error: Exception) -> RecordsError:
+    """The error for records in which anything may be written, in one line."""
+    return RecordsError(f"{what}: {type(error).__name__}: {str(error).partition(chr(10))[0]}")
+
+
 @dataclass(frozen=True)
 class SettingsChange:
     """Differences between the settings of a version and the version before; keys are dotted.

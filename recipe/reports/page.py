@@ -11,6 +11,7 @@ from recipe.pages.page_samples import SAMPLES
 from recipe.pages.run_page import write_run_page
 from recipe.records.arms import ReportError
 from recipe.records.run_directory import RunDirectory
+from recipe.records.versions import unreadable
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -30,5 +31,4 @@ def run(options: argparse.Namespace) -> None:
     except OSError:
         raise
     except Exception as error:  # the files of a run may be anything
-        said = str(error).partition("\n")[0]
-        raise ReportError(f"the page cannot be made of these records: {type(error).__name__}: {said}") from error
+        raise unreadable("the page cannot be made of these records", error) from error

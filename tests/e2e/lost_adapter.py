@@ -8,7 +8,7 @@ from workers.digests.extension import ComparedAdapterExtension
 
 
 class LosesLaterAdapters(ComparedAdapterExtension):
-    """Stands for an engine that loses an adapter, which verl does not notice: it goes on with the base weights."""
+    """Stands for an engine that loses an adapter, which verl does not notice: it answers with the base weights."""
 
     def _update_weights(
         self, weights: list[tuple[str, Tensor]], peft_config: dict[str, Any], base_sync_done: bool

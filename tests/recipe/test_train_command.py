@@ -51,7 +51,7 @@ def test_without_a_checkpoint_none_is_promised(tmp_path):
         (
             KeyboardInterrupt(),
             130,
-            "interrupted, without a checkpoint; the command above goes on",
+            "interrupted, without a checkpoint; the command above resumes it",
             "(SIGINT), without a",
         ),
     ],
