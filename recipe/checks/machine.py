@@ -80,7 +80,7 @@ def _untried(config: DictConfig) -> list[str]:
         lines.append(
             "warning: the memory plan counts two moments of the optimiser in the weights' precision, as AdamW's"
         )
-    if config.trainer.device != "cpu" and sends_uncompared_adapter(config):
+    if engine == VLLM and config.trainer.device != "cpu" and sends_uncompared_adapter(config):
         lines.append(
             "warning: nothing compares the adapter that the engine answers with to the trained one; "
             f"+{EXTENSION_KEY}={EXTENSION} does, without tensor parallelism (no run on a GPU has shown it)"
