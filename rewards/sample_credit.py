@@ -34,10 +34,10 @@ class SampleCredit(ReplayCounts):
 
     values: (K,) float32, NaN for a step without credit. keys: K strings, equal for the same step of siblings, "" where
     unknown. tests: (K, tests) float32, the step's part in each test, without tests where they are unknown. whole:
-    (tests,) float32, what the sample got in each, where its replays got that minus these parts; else empty. steps: (T,)
-    int32, the step of each response token or -1. spans: (K, 2) int32, characters of each step. cause and reason: why
-    no step has a credit, as an identifier and as a sentence.
-    unparsable: 1 if the code does not parse.
+    (tests,) float32, what the sample got in each, where its replays got that minus these parts; else empty. replayed:
+    each replay for a reader, the fields of `counterfactual.replayer.Replay`. steps: (T,) int32, the step of each
+    response token or -1. spans: (K, 2) int32, characters of each step. cause and reason: why no step has a credit, as
+    an identifier and as a sentence. unparsable: 1 if the code does not parse.
     equal_steps, unreached, unexecuted: steps without a replay. unmet: 1 if the scores of the whole group did not
     arrive in time. requests: scores requested. seconds: wall time. busy_seconds: of sandbox workers.
     """
@@ -48,6 +48,7 @@ class SampleCredit(ReplayCounts):
     steps: np.ndarray
     spans: np.ndarray
     whole: np.ndarray = field(default_factory=lambda: np.zeros(0, np.float32))
+    replayed: Sequence[Mapping[str, Any]] = ()
     cause: str = ""
     reason: str = ""
     unparsable: int = 0

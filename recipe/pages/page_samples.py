@@ -112,7 +112,24 @@ def _row(run: int, step: int, sample: Mapping[str, Any], texts: Samples) -> dict
     unrun = any(number(sample.get(f"{PREFIX}{name}")) for name in ("unreached", "unexecuted"))
     if isinstance(whole, list) and whole and not unrun:  # else some steps have a credit without a replay
         row["whole"] = [number(each) for each in whole]
+    if replays := _replays(sample, texts):
+        row["replays"] = replays
     return row | ({"cause": visible(shortened(cause, 500))} if cause else {}) | ({"counts": counts} if counts else {})
+
+
+def _replays(sample: Mapping[str, Any], texts: Samples) -> list[list[Any]]:
+    """[place of the step that it changes among the answer's steps, -1 for several; text without; text instead; R] of
+    each replay, in the order of the steps."""
+    spans, found = sample.get("credit_spans"), sample.get("credit_replayed")
+    if not (isinstance(spans, list) and isinstance(found, list)):
+        return []
+    shown = [index for index, span in enumerate(spans) if isinstance(span, list) and span[0:1] != span[1:2]]
+    places = {index: place for place, index in enumerate(shown)} | {-1: -1}
+    return [
+        [places[one["step"]], *(texts.number(one.get(key, "")) for key in ("without", "instead")), number(one["score"])]
+        for one in found
+        if isinstance(one, dict) and type(one.get("step")) is int and one["step"] in places and "score" in one
+    ]
 
 
 def _pieces(sample: Mapping[str, Any]) -> list[list[Any]]:

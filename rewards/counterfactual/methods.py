@@ -108,7 +108,7 @@ def _candidates(method: Method, work: MethodInputs) -> Sequence[int]:
 async def _delete(work: MethodInputs) -> Array:
     chosen = sorted(work.order[: work.budget])
     changed = [work.edits.keep([other for other in range(len(work.steps)) if other != index]) for index in chosen]
-    scores = await asyncio.gather(*map(work.replayer.score, changed))
+    scores = await asyncio.gather(*map(work.replayer.score, changed, chosen))
     values = _no_credit(work)
     values[sorted(work.idle)] = 0.0
     for index, replayed in zip(chosen, scores, strict=True):
@@ -131,7 +131,7 @@ async def _replace(work: MethodInputs) -> Array:
     changed = [
         None if piece is None else work.edits.put(index, piece) for index, piece in zip(chosen, pieces, strict=True)
     ]
-    for index, replayed in zip(chosen, await asyncio.gather(*map(work.replayer.score, changed)), strict=True):
+    for index, replayed in zip(chosen, await asyncio.gather(*map(work.replayer.score, changed, chosen)), strict=True):
         values[index] = work.whole - replayed
     return values
 

@@ -31,7 +31,7 @@ from rewards.counterfactual.coverage import unexecuted_steps
 from rewards.counterfactual.interventions import Edits, ProgramEdits, TurnEdits, breaking_steps
 from rewards.counterfactual.methods import MethodInputs, credits_by, step_order
 from rewards.counterfactual.plan import BY_STEP, CHOICES, METHODS, Choice, Method, Plan
-from rewards.counterfactual.replayer import MAX_TESTS, Array, Outcome, Replayer, Resume, TimedOut, Verify
+from rewards.counterfactual.replayer import MAX_TESTS, Array, Outcome, Replay, Replayer, Resume, TimedOut, Verify
 from rewards.counterfactual.segments import NoSteps, Step, segment
 from rewards.counterfactual.siblings import Alternatives, Keyed, Sibling, equal_steps, of_programs, of_turns
 from rewards.counterfactual.step_keys import state_keys
@@ -62,6 +62,7 @@ class Credits:
     tests: (steps, tests) the step's part in each test, of which its credit is the mean; no tests if they are not known.
     whole: (tests,) what the solution itself got in each test, where a step's one replay got that minus the step's part
     (`delete` or `replace` alone); empty otherwise.
+    replayed: the replays, as a reader looks at them.
     cause: why no step has a credit; "" if some have. unparsable: 1 if the code does not parse: its steps have no keys.
     equal: steps left out since all siblings have them alike; unreached, unexecuted: those with credit 0 without a
     replay, since no run can reach them or no test executed them.
@@ -73,6 +74,7 @@ class Credits:
     keys: list[str] = field(default_factory=list)
     tests: Array = field(default_factory=lambda: np.zeros((0, 0)))
     whole: Array = field(default_factory=lambda: np.zeros(0))
+    replayed: list[Replay] = field(default_factory=list)
     cause: str = ""
     unparsable: int = 0
     equal: int = 0
@@ -132,6 +134,7 @@ async def estimate(
     reference, cause = await _reference(edits, plan, outcome, replayer)
     if cause:
         return without_credit(cause)
+    replayer.solution = edits.rewritten() or edits.whole()
     replayer.tests = len(reference.tests) if len(reference.tests) <= MAX_TESTS else 0
     rng = rng or random.Random(0)
     idle = unexecuted_steps(solution, steps, reference.executed) if plan.coverage else frozenset()
@@ -159,6 +162,7 @@ def _found(values: Array, work: MethodInputs, own: Keyed, others: Sequence[Keyed
         list(own.keys),
         values[:, 1:],
         work.whole[1:] if plan.methods in (("delete",), ("replace",)) else np.zeros(0),
+        replayer.replays(),
         cause="" if np.isfinite(values[:, 0]).any() else cause,
         equal=len(equal - idle),
         unreached=len(unreached),

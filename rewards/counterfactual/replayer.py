@@ -3,6 +3,8 @@
 import asyncio
 import math
 from collections.abc import Awaitable, Callable
+from itertools import takewhile
+from operator import eq
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -51,6 +53,33 @@ class Outcome(NamedTuple):
 
 UNKNOWN = Outcome(math.nan)
 
+
+class Replay(NamedTuple):
+    """A replay as a reader looks at it. step: the one that it changes, -1 if it tells of several; without: lines of the
+    solution, in the layout of its replays, that it lacks; instead: what stands in their place; score: R, NaN if it
+    could not be judged.
+    """
+
+    step: int
+    without: str
+    instead: str
+    score: float
+
+
+LONGEST = 1_000
+"""Characters of each text of a `Replay`."""
+
+
+def changed_lines(solution: WrittenSolution, changed: WrittenSolution) -> tuple[str, str]:
+    """The lines of a solution, or actions of an agent, from the first to the last that a replay changes, and what
+    stands in their place; each at most `LONGEST` characters."""
+    old, new = (text.splitlines() if isinstance(text, str) else list(text) for text in (solution, changed))
+    before = sum(takewhile(bool, map(eq, old, new)))
+    after = sum(takewhile(bool, map(eq, reversed(old[before:]), reversed(new[before:]))))
+    cut, put = ("\n".join(lines[before : len(lines) - after]) for lines in (old, new))
+    return cut[:LONGEST], put[:LONGEST]
+
+
 # Judges a changed solution. May raise `TimedOut`. With unit "turn" it gets the remaining actions, for replay in a fresh
 # environment.
 Verify = Callable[[Any], Awaitable[float | Outcome]]
@@ -63,8 +92,8 @@ class Replayer:
 
     asked: replays that the plan required. invalid: those without a valid program. unjudged: those that the verifier
     could not judge. timeouts: those over their time limit. judged: those that were passed to the verifier. tests:
-    number of tests in the vectors, set once the solution's own are known. measure: a verifier that also reports the
-    statements that were executed.
+    number of tests in the vectors, set once the solution's own are known. solution: in the layout of its replays, set
+    once that is known. measure: a verifier that also reports the statements that were executed.
     """
 
     def __init__(self, verify: Verify, resume: Resume | None = None, measure: Verify | None = None):
@@ -72,6 +101,8 @@ class Replayer:
         self.measure = measure or verify
         self.resume = resume
         self.tests = 0
+        self.solution: WrittenSolution = ""
+        self._replays: list[Replay] = []
         self.asked = self.invalid = self.unjudged = self.timeouts = self.judged = 0
 
     async def outcome(self, changed: WrittenSolution | None, *, fresh: bool = False, measured: bool = False) -> Outcome:
@@ -95,9 +126,16 @@ class Replayer:
         self.unjudged += not math.isfinite(outcome.score)
         return outcome
 
-    async def score(self, changed: WrittenSolution | None) -> Array:
-        """(1 + tests,): R of a changed solution, and which tests it passed."""
-        return (await self.outcome(changed)).vector(self.tests)
+    async def score(self, changed: WrittenSolution | None, step: int = -1) -> Array:
+        """(1 + tests,): R of a changed solution, and which tests it passed. step: the one that differs, if one does."""
+        outcome = await self.outcome(changed)
+        if changed is not None:
+            self._replays.append(Replay(step, *changed_lines(self.solution, changed), outcome.score))
+        return outcome.vector(self.tests)
+
+    def replays(self) -> list[Replay]:
+        """The replays so far, in an order that does not depend on which was judged first."""
+        return sorted(self._replays, key=lambda one: (*one[:3], str(one.score)))
 
     async def value(self, cut: int, continuations: int) -> Array:
         """(1 + tests,): V of the solution up to this character, the mean over the judged continuations; NaN if none."""

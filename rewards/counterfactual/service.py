@@ -171,6 +171,7 @@ class CreditService:
             values=np.asarray(credits.values, dtype=np.float32), keys=list(credits.keys),
             tests=np.asarray(credits.tests, dtype=np.float32), whole=np.asarray(credits.whole, dtype=np.float32),
             steps=steps, spans=np.asarray(spans, dtype=np.int32).reshape(-1, 2),
+            replayed=[replay._asdict() for replay in credits.replayed],
             cause=credits.cause.split(":")[0], reason=credits.cause.partition(": ")[2],
             unparsable=credits.unparsable, equal_steps=credits.equal, unreached=credits.unreached,
             unexecuted=credits.unexecuted, asked=credits.asked, invalid=credits.invalid, unjudged=credits.unjudged,

@@ -3,6 +3,7 @@
 // document as text only (textContent), never as HTML.
 (function () {
   const PAGE = 50;
+  const SHOWN = 8; // replays that change several steps, below one step
   const byId = (id) => document.getElementById(id);
   const data = (name) => JSON.parse(byId("data-" + name).textContent);
 
@@ -116,7 +117,8 @@
     const detail = element("div", "step");
     detail.hidden = true;
     const largest = Math.max(0, ...row.pieces.map((piece) => Math.abs(piece[1] || 0)));
-    lines.append(...row.pieces.map((piece) => shown(row, piece, detail, largest)));
+    let place = 0;
+    lines.append(...row.pieces.map((piece) => shown(row, piece, piece.length > 1 ? place++ : -1, detail, largest)));
     answer.append(lines, detail);
     const pair = element("div", "pair");
     pair.append(element("pre", "prompt", samples.texts[row.prompt]), answer);
@@ -130,7 +132,7 @@
     return made;
   }
 
-  function shown(row, piece, detail, largest) {
+  function shown(row, piece, place, detail, largest) {
     if (piece.length === 1) return document.createTextNode(piece[0]);
     const mark = element("mark", "", piece[0]);
     const share = largest ? (piece[1] || 0) / largest : 0;
@@ -139,7 +141,7 @@
     const open = () => {
       for (const other of mark.parentNode.querySelectorAll(".chosen")) other.classList.remove("chosen");
       mark.classList.add("chosen");
-      explain(row, piece, detail);
+      explain(row, piece, place, detail);
     };
     mark.addEventListener("click", open);
     mark.addEventListener("keydown", (event) => { if (event.key === "Enter") open(); });
@@ -150,7 +152,20 @@
     return share === 1 ? "passes" : share === 0 ? "fails" : share.toFixed(2);
   }
 
-  function explain(row, piece, detail) {
+  // The changed lines of a replay, and what the verifier gave it.
+  function replayed([place, without, instead, score]) {
+    const made = element("figure", "replay");
+    const what = place < 0 ? "replay with several steps changed" : "replay with this step changed";
+    made.append(element("figcaption", "soft", `${what}: ${score === null ? "could not be judged" : "reward " + score.toFixed(2)}`));
+    const lines = element("pre");
+    for (const [kind, sign, text] of [["wrong", "- ", samples.texts[without]], ["right", "+ ", samples.texts[instead]]])
+      if (text) for (const line of text.split("\n")) lines.append(element("span", kind, sign + line + "\n"));
+    if (!lines.childElementCount) lines.append("nothing changed but its layout");
+    made.append(lines);
+    return made;
+  }
+
+  function explain(row, piece, place, detail) {
     detail.hidden = false;
     detail.replaceChildren();
     const credit = piece[1] === null ? "no credit measured" : "credit " + signed(piece[1], 3);
@@ -169,6 +184,8 @@
       });
       detail.append(parts);
     }
+    const replays = row.replays || [], own = replays.filter((one) => one[0] === place);
+    detail.append(...(own.length ? own : replays.filter((one) => one[0] < 0).slice(0, SHOWN)).map(replayed));
     const counts = Object.entries(row.counts || {}).map(([name, value]) => `${name.replace("_", " ")} ${value}`);
     if (counts.length) detail.append(element("div", "soft", "replays of this answer: " + counts.join(", ")));
   }

@@ -32,6 +32,10 @@ def with_credit(number: int, **fields: object) -> dict[str, object]:
     parts = [[1.0, 1.0, 0.0, 0.0], [0.0, 0.0, -1.0, 0.0]]
     credit = {"credit_spans": spans, "credit_values": [0.5, -0.25], "credit_tests": parts, "credit_replays": 2}
     credit["credit_whole"] = [1.0, 1.0, 0.0, 0.0]
+    credit["credit_replayed"] = [
+        {"step": 0, "without": f"line one {number}", "instead": "", "score": 0.0},
+        {"step": 1, "without": "line two", "instead": HOSTILE.replace("\ud800", ""), "score": 0.75},
+    ]
     return sample(number, **(credit | fields))
 
 

@@ -1,11 +1,13 @@
 """The page in headless Chromium: it draws, filters, runs nothing that a model wrote, and asks for nothing."""
 
+import io
 import json
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from PIL import Image
 
 from recipe.pages.run_page import write_run_page
 from scripts.browser import NAMES, BrowserError, Page, browser_page
@@ -78,6 +80,12 @@ def test_the_page_draws_filters_and_explains_without_an_error_or_a_request(page:
     assert explained.startswith("credit -0.250")
     assert "test 2: passes, replayed passestest 3: fails, replayed passestest 4: fails, replayed fails" in explained
     assert "replays 2" in explained
+    replay = "document.querySelector('.step .replay')"
+    assert page.value(f"{replay}.querySelector('figcaption').textContent") == (
+        "replay with this step changed: reward 0.75"
+    )
+    assert page.value(f"[...{replay}.querySelectorAll('span')].map(one => one.textContent)")[0] == "- line two\n"
+    assert page.value(f"{replay}.querySelector('pre').textContent").count("\n+ </script><script>") == 1
     page.value("document.getElementById('metric').scrollIntoView()")
     page.wait("document.getElementById('any-metric')?.dataset.metric")
     source = "Bokeh.documents.map(one => one.get_model_by_name('all metrics 0')).find(Boolean).data"
@@ -85,6 +93,64 @@ def test_the_page_draws_filters_and_explains_without_an_error_or_a_request(page:
     assert errors(page) == []
     assert page.requested() == [written.as_uri()]
     assert page.value("performance.getEntriesByType('resource').length") == 0
+
+
+def place(page: Page, step: float, value: float) -> tuple[float, float]:
+    """Where the first figure, that of the mean's accuracy, draws a value: pixels of the window."""
+    x, y = page.value(
+        "(() => {const view = [...Bokeh.index][0], corner = view.el.getBoundingClientRect();"
+        f"return [corner.left + view.frame.x_scale.compute({step}),"
+        f"corner.top + view.frame.y_scale.compute({value})]}})()"
+    )
+    return x, y
+
+
+def mouse(page: Page, kind: str, at: tuple[float, float], button: str = "none") -> None:
+    page.send("Input.dispatchMouseEvent", type=kind, x=at[0], y=at[1], button=button, buttons=int(button == "left"))
+
+
+def test_a_curve_has_its_band_tells_its_values_and_is_zoomed(page: Page):
+    page.value("document.documentElement.style.scrollBehavior = 'auto'")
+    page.value("document.getElementById('accuracy-0').scrollIntoView()")
+    page.wait(f"{DRAWN} >= 1")
+    data = page.value("[...Bokeh.index][0].model.renderers[0].data_source.data")
+    assert data["value"] == [0.375, 0.625]
+    # One validation says how sure it is: 1.96 standard errors to both sides, drawn in the curve's colour, but paler.
+    low, high = (float(data[name][1]) for name in ("low", "high"))
+    assert (low, high) == pytest.approx((0.625 - 0.196, 0.625 + 0.196), abs=1e-4)
+    picture = Image.open(io.BytesIO(page.picture())).convert("RGB")
+
+    def colour(step: float, value: float) -> tuple[int, ...]:
+        x, y = map(round, place(page, step, value))
+        pixel = picture.getpixel((x, y))
+        assert isinstance(pixel, tuple)
+        return pixel
+
+    below, above = (colour(2.9, value) for value in (low + 0.05, high - 0.05))
+    assert below == above != (255, 255, 255)
+    assert below[2] > below[1] > below[0]
+    # Under the mouse a point tells what it is.
+    mouse(page, "mouseMoved", place(page, 3, 0.625))
+    page.wait("[...Bokeh.index][0].model.renderers.some(one => one.data_source.inspected.indices.length)")
+    deep = (
+        "(function texts(node) {return [...node.querySelectorAll('*')].map(one => "
+        "one.shadowRoot ? texts(one.shadowRoot) : one.childElementCount ? '' : one.textContent).join(' ')})"
+    )
+    page.wait(f"{deep}(document).includes('0.6250')")
+    assert f"{low:.4f} to {high:.4f}" in page.value(f"{deep}(document)")
+    # What a drag marks fills the figure.
+    shown = "(range => [range.start, range.end])([...Bokeh.index][0].model.x_range)"
+    before = page.value(shown)
+    start, end = place(page, 1, 0.4), place(page, 2, 0.6)
+    mouse(page, "mousePressed", start, "left")
+    for share in (0.3, 0.6, 1.0):
+        mouse(
+            page, "mouseMoved", (start[0] + share * (end[0] - start[0]), start[1] + share * (end[1] - start[1])), "left"
+        )
+    mouse(page, "mouseReleased", end, "left")
+    page.wait(f"{shown}[0] > {before[0]} + 0.5")
+    assert page.value(shown) == pytest.approx([1, 2], abs=0.05)
+    assert errors(page) == []
 
 
 def test_the_step_that_earned_it_stands_below_its_prompt_and_above_what_its_colours_mean(page: Page):

@@ -2,6 +2,7 @@ import json
 import math
 import string
 from collections import Counter
+from typing import Any
 
 import pytest
 
@@ -86,6 +87,36 @@ def test_a_step_without_a_number_as_credit_has_none(tmp_path):
     run = RunDirectory.prepare(str(tmp_path), "e", "r")
     run.log_generations(1, "train", [with_credit(0, credit_values=[math.nan, 0.5])])
     assert [piece[1] for piece in read_samples([run]).rows[0]["pieces"][:2]] == [None, 0.5]
+
+
+def test_replays_are_those_of_their_steps_and_others_are_skipped(tmp_path):
+    run = RunDirectory.prepare(str(tmp_path), "e", "r")
+    first = {"step": 0, "without": "old", "instead": "new", "score": 0.5}
+    broken: list[Any] = [
+        None,
+        [],
+        {},
+        {"step": 3, "score": 1.0},
+        {"step": [], "score": 1.0},
+        {"step": 0.5, "score": 1.0},
+    ]
+    several = {"step": -1, "without": "old", "instead": "", "score": math.nan}
+    run.log_generations(1, "train", [with_credit(0, credit_replayed=[first, *broken, several]), sample(1)])
+    found = read_samples([run])
+    texts = [[place, found.texts[cut], found.texts[put], score] for place, cut, put, score in found.rows[0]["replays"]]
+    assert texts == [[0, "old", "new", 0.5], [-1, "old", "", None]]
+    assert "replays" not in found.rows[1]
+
+
+def test_a_step_without_text_is_no_place_on_the_page(tmp_path):
+    run = RunDirectory.prepare(str(tmp_path), "e", "r")
+    spans, values = [[0, 5], [5, 5], [5, 9]], [0.1, 0.2, 0.3]
+    replays = [{"step": index, "without": str(index), "instead": "", "score": 0.0} for index in range(3)]
+    row = sample(0, credit_spans=spans, credit_values=values, credit_replayed=replays)
+    run.log_generations(1, "train", [row])
+    found = read_samples([run]).rows[0]
+    assert [piece[1] for piece in found["pieces"] if len(piece) > 1] == [0.1, 0.3]
+    assert [replay[0] for replay in found["replays"]] == [0, 1]
 
 
 def test_cut_lines_and_other_things_than_samples_are_skipped(tmp_path):

@@ -187,7 +187,7 @@ def test_whatever_goes_wrong_the_sample_keeps_its_reward(caplog):
 def test_a_credit_is_read_from_the_reward_components_as_it_was_written():
     (found,) = run(sample(ratio=1.0), service=service())
     info = found.as_info()
-    assert (len(info), info["credit_replays"]) == (23, 2)
+    assert (len(info), info["credit_replays"]) == (24, 2)
     assert SampleCredit.of_info({"score": 1.0} | info) == found
     assert SampleCredit.of_info({"score": 1.0}) is None
 

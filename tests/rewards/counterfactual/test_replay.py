@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from rewards.counterfactual.methods import even_blocks, step_order
 from rewards.counterfactual.plan import PREFIXES, Plan
 from rewards.counterfactual.replay import Sibling, estimate
+from rewards.counterfactual.replayer import LONGEST, Replay, changed_lines
 from rewards.counterfactual.segments import segment
 from rewards.counterfactual.siblings import of_programs
 from rewards.counterfactual.step_keys import state_keys
@@ -54,6 +55,36 @@ def additive(lines):
 
 def test_and_of_two_steps_gives_each_of_them_all():
     assert credits_of(present(0, 1)).values == [1, 1, 0, 0]
+
+
+@given(*[st.lists(st.sampled_from("abc"), max_size=4)] * 4)
+def test_changed_lines_are_what_lies_between_equal_beginnings_and_ends(first, cut, put, last):
+    old, new = first + cut + last, first + put + last
+    without, instead = changed_lines(tuple(old), tuple(new))
+    gone, came = without.split("\n") if without else [], instead.split("\n") if instead else []
+    fits = [start for start in range(len(old) + 1) if old[:start] + came + old[start + len(gone) :] == new]
+    assert any(old[start : start + len(gone)] == gone for start in fits)
+    assert len(gone) <= len(cut) or not cut
+    assert changed_lines("\n".join(old), "\n".join(new)) == (without, instead)
+
+
+def test_changed_lines_are_cut_to_their_length():
+    assert changed_lines("a\n" * 5000, "") == (("a\n" * LONGEST)[:LONGEST], "")
+
+
+def test_each_replay_is_kept_for_a_reader():
+    half = credits_of(additive, methods=("delete",), budget=2, choice="uniform", seed=1)
+    steps = [index for index, value in enumerate(half.values) if not math.isnan(value)]
+    assert len(steps) == 2
+    assert [one[:3] for one in half.replayed] == [(step, LINES[step], "") for step in steps]
+    assert [one.score for one in half.replayed] == pytest.approx([1 - WEIGHTS[step] for step in steps])
+    sibling = "\n".join([*LINES[:3], "d = 5"])
+    replaced = credits_of(lambda lines: float("d = 5" in lines), siblings=[sibling], methods=("replace",))
+    assert Replay(3, "d = 4", "d = 5", 1.0) in replaced.replayed
+    cut = credits_of(additive, methods=("truncate",), budget=2)
+    assert [(one.step, one.without.split("\n"), one.instead) for one in cut.replayed] == [
+        (-1, LINES, ""), (-1, LINES[2:], ""),
+    ]  # fmt: skip
 
 
 def test_either_of_two_steps_alone_is_redundant():
