@@ -27,7 +27,8 @@ PAGES = {
 }  # fmt: skip
 BLOCK = re.compile(r"^```(\w+)[ ]?(\S*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 COPIED = (
-    "README.md", "configs", "data_prep", "docs", "recipe", "rewards", "scripts", "tests", "workers", "pyproject.toml",
+    "README.md", "configs", "data_prep", "docs", "recipe", "requirements", "rewards", "scripts", "tests", "workers",
+    "pyproject.toml",
 )  # fmt: skip
 
 pytestmark = pytest.mark.slow

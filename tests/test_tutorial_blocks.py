@@ -4,9 +4,9 @@ import pytest
 
 from recipe.settings import read_settings
 from tests.composing import composed
-from tests.tutorial import BLOCK, cluster_words, commands, files, sections, shorter
+from tests.tutorial import BLOCK, cluster_words, commands, files, sections, shorter, training_of_quickstart
 
-NAMES = ["recipe.train", "ls", "recipe.train", "recipe.train", "recipe.report"]
+NAMES = ["scripts/quickstart.sh", "ls", "recipe.train", "recipe.train", "recipe.report"]
 OWN = ["mine.py", "data_prep.validate", "data_prep.govern", "recipe.train"]
 
 
@@ -15,7 +15,7 @@ def name_of(words: list[str]) -> str:
 
 
 def trainings() -> list[list[str]]:
-    """The overrides of each training, one for each value of a multirun."""
+    """The overrides of each training after the quickstart's, one for each value of a multirun."""
     found = [words[3:] for section in sections() for words in commands(section) if name_of(words) == "recipe.train"]
     assert [words[0] for words in found].count("--multirun") == 1
     (several,) = (words for words in found if words[0] == "--multirun")
@@ -59,7 +59,7 @@ def test_other_commands_stay_as_they_are():
 
 def test_the_run_without_credit_is_the_first_run_but_for_credit():
     (first,), (without,) = (commands(sections()[place]) for place in (0, 2))
-    with_credit, without_credit = composed(*first[3:]), composed(*without[3:])
+    with_credit, without_credit = composed(*training_of_quickstart(), *first[2:]), composed(*without[3:])
     assert (with_credit.credit.kind, without_credit.credit.kind) == ("counterfactual", "off")
     for config in (with_credit, without_credit):
         del config.credit

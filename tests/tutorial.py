@@ -23,14 +23,15 @@ def files(section: str) -> dict[str, str]:
 def commands(section: str) -> list[list[str]]:
     """The words of each command of a section's blocks.
 
-    The quickstart's script stands for the training in it: packages and the start model are there. Nothing is activated.
+    Nothing is activated: the commands have this interpreter.
     """
     found = []
     for language, name, text in BLOCK.findall(section):
         if language == "bash" and not name:
             found += [shlex.split(line) for line in text.replace("\\\n", " ").splitlines()]
-    kept = [_training_of_quickstart() if words == QUICKSTART else words for words in found if words[0] != "source"]
-    return [[sys.executable, *words[1:], *shorter(words)] if words[0] == "python" else words for words in kept]
+    kept = [words for words in found if words[0] != "source"]
+    return [[sys.executable, *words[1:], *shorter(words)] if words[0] == "python" else [*words, *shorter(words)]
+            for words in kept]  # fmt: skip
 
 
 def cluster_words(section: str) -> list[str]:
@@ -39,15 +40,16 @@ def cluster_words(section: str) -> list[str]:
     return [word for words in re.findall(r"`([^`]+=[^`]+)`", paragraph) for word in words.split()]
 
 
-def _training_of_quickstart() -> list[str]:
-    (line,) = re.findall(r"^\.venv/bin/python (-m recipe\.train .*) \"\$@\"$",
+def training_of_quickstart() -> list[str]:
+    """The overrides of the training in the quickstart's script."""
+    (line,) = re.findall(r"^\.venv/bin/python -m recipe\.train (.*) \"\$@\"$",
                          ROOT.joinpath(*QUICKSTART[1:]).read_text(), re.MULTILINE)  # fmt: skip
-    return ["python", *shlex.split(line)]
+    return shlex.split(line)
 
 
 def shorter(words: list[str]) -> list[str]:
     """Overrides that make a training short: one step of each stage, or two steps; nothing for other commands."""
-    if "recipe.train" not in words:
+    if words != QUICKSTART and "recipe.train" not in words:
         return []
     if "--multirun" in words:  # its report compares all skills before and after
         return ["protocol.stage_steps=1", "trainer.test_freq=1", "actor_rollout_ref.rollout.val_kwargs.n=1",

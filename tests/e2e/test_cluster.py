@@ -12,6 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from benchmarks.chaos.checks import names_cause
 from recipe.records.pictures import series
 from recipe.records.run_directory import RunDirectory
 from tests.e2e.conftest import (
@@ -53,13 +54,19 @@ def cluster(start: Callable[..., subprocess.Popen], tmp_path_factory: pytest.Tem
     )  # fmt: skip
     # Jobs go through the head's agent, for which the dashboard waits only ten seconds.
     wait_for(lambda: _listens(dashboard) and _listens(agent), head, seconds=240)
-    address = f"127.0.0.1:{port}"
+    reached = access | {"RAY_API_SERVER_ADDRESS": f"http://127.0.0.1:{dashboard}", "ADDRESS": f"127.0.0.1:{port}"}
+    return reached | {"SECOND": str(_join(start, reached).pid)}
+
+
+def _join(start: Callable[..., subprocess.Popen], cluster: dict[str, str]) -> subprocess.Popen:
+    """Let a second node join the cluster."""
+    address = cluster["ADDRESS"]
     second = start(
         RAY, "start", "--block", f"--address={address}", "--num-gpus=1", "--num-cpus=32",
-        "--object-store-memory=1000000000", "--disable-usage-stats", **access,
+        "--object-store-memory=1000000000", "--disable-usage-stats", **cluster,
     )  # fmt: skip
-    wait_for(lambda: "/2.0 GPU" in _ray("status", "--address", address, environment=access), second, seconds=120)
-    return access | {"RAY_API_SERVER_ADDRESS": f"http://127.0.0.1:{dashboard}", "ADDRESS": address}
+    wait_for(lambda: "/2.0 GPU" in _ray("status", "--address", address, environment=cluster), second, seconds=120)
+    return second
 
 
 def _ray(*arguments: str, environment: dict[str, str]) -> str:
@@ -73,7 +80,7 @@ def _listens(port: int) -> bool:
         return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
-# Two skills in sequence, two steps each; the run is killed after the first step of the second skill.
+# Two skills in sequence, two steps each; a node dies after the first step of the second skill.
 STAGES, STOPPED_AFTER = ["write", "sql"], 3
 
 
@@ -83,7 +90,8 @@ def submitted(
 ) -> RunDirectory:
     """A staged run on two nodes with credit, projection and a reward function that fails for some samples.
 
-    Its driver is killed in the middle of the second stage, and the same command is submitted again.
+    One of its nodes dies in the middle of the second stage. The same command is refused while the cluster lacks a node,
+    and resumes once another one has joined.
     """
     root = tmp_path_factory.mktemp("outputs")
     run = RunDirectory(root / "quickstart" / "job")
@@ -101,28 +109,21 @@ def submitted(
         first = start(*words, PYTHON=sys.executable, **cluster)
         # A step's metrics are written after its checkpoint: a crash in between would lose them.
         wait_for(lambda: any(row["step"] == STOPPED_AFTER for row in run.metrics()), first, seconds=900)
-        workers = _kill_driver(run)
-    first.communicate(timeout=120)
-    wait_until_gone(workers)
+        node = psutil.Process(int(cluster["SECOND"])).children(recursive=True)
+        (raylet,) = (process for process in node if process.name() == "raylet")
+        raylet.kill()
+        output, _ = first.communicate(timeout=600)
+    assert names_cause(output, "raylet"), output[-6000:]
+    assert "succeeded" not in output
+    wait_until_gone(node)
+    refused, _ = start(*words, PYTHON=sys.executable, **cluster).communicate(timeout=300)
+    assert "this run needs 2 times 1 on one node" in refused, refused[-6000:]
+    _join(start, cluster)
     second = start(*words, PYTHON=sys.executable, **cluster)
     output, _ = second.communicate(timeout=900)
     assert second.returncode == 0, output[-6000:]
     assert "succeeded" in output
     return run
-
-
-def _kill_driver(run: RunDirectory) -> list[psutil.Process]:
-    """Kill the run's own process as a crash would; returns the engines, which must exit as well."""
-    # With `attrs`, processes that end meanwhile are left out; a zombie has no command line.
-    listed = list(psutil.process_iter(["name", "cmdline"]))
-    (driver,) = (process for process in listed if _drives(process.info["cmdline"] or [], run))
-    engines = [process for process in listed if process.info["name"].startswith(("ray::vLLM", "VLLM::"))]
-    driver.kill()
-    return engines
-
-
-def _drives(line: list[str], run: RunDirectory) -> bool:
-    return line[1:3] == ["-m", "recipe.train"] and f"run.root={run.path.parents[1]}" in line
 
 
 def test_a_submitted_job_trains_on_two_ranks_and_leaves_its_run_directory(submitted: RunDirectory):

@@ -1,8 +1,4 @@
-"""The tutorial's blocks run one after the other in one folder, as a reader would run them, but shorter.
-
-Not run: section 3, the first run with credit=off, which the protected run of section 4 has, too;
-tests/test_tutorial_blocks.py composes it.
-"""
+"""The tutorial's blocks run one after the other in one checkout, as a reader would run them, but shorter."""
 
 import os
 import re
@@ -21,18 +17,18 @@ pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(5400)]
 
 
 @pytest.fixture(scope="module")
-def reader(micro_start: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder in which a reader works, with the data of `scripts/micro_start.sh`."""
-    folder = tmp_path_factory.mktemp("tutorial")
-    (folder / "data").mkdir()
-    (folder / "data" / "micro").symlink_to(micro_start)
+def reader(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The checkout in which a reader works, with the packages of this one."""
+    folder = copy_sources(tmp_path_factory.mktemp("tutorial"))
+    subprocess.run(["bash", "scripts/setup.sh", "cpu"], cwd=ROOT, check=True)  # so that the reader's changes nothing
+    (folder / ".venv").symlink_to(ROOT / ".venv")
     return folder
 
 
 def _carry_out(number: int, folder: Path) -> str:
     """Run the blocks of the section with this number; returns what its last command printed."""
     section = sections()[number - 1]
-    environment = os.environ | {"PYTHONPATH": str(ROOT), "SKILLCREDIT_HOME": str(folder)}
+    environment = os.environ | {"PYTHONPATH": str(folder)}
     for name, text in files(section).items():
         (folder / name).write_text(text)
     output = ""
@@ -51,8 +47,10 @@ def _expanded(word: str, folder: Path) -> list[str]:
 
 @pytest.fixture(scope="module")
 def three_questions(reader: Path) -> RunDirectory:
-    """The run of the first section."""
-    _carry_out(1, reader)
+    """The run of the first section: the script makes data and start model, trains, and says how long it took."""
+    said = _carry_out(1, reader)
+    assert re.search(r"^total time after setup: \d+ min \d+ s$", said, re.MULTILINE)
+    assert "setting up" not in said
     (folder,) = (reader / "outputs" / "three_questions").iterdir()
     return RunDirectory(folder)
 
@@ -67,6 +65,14 @@ def test_the_first_run_has_credit_protection_and_a_page(three_questions: RunDire
     assert {"run.html", "EXPERIMENT.md", "plots", "generations", "metrics.jsonl"} <= set(listed)
 
 
+def test_the_run_without_credit_replays_nothing(three_questions: RunDirectory, reader: Path):
+    _carry_out(3, reader)
+    run = RunDirectory(reader / "outputs" / "three_questions" / "without_credit")
+    assert run.finished
+    assert not any(key.startswith("credit/") for row in run.metrics() for key in row)
+
+
+@pytest.mark.usefixtures("three_questions")
 def test_skills_one_after_another_end_with_a_table_of_both_arms(reader: Path):
     table = _carry_out(4, reader)
     assert {folder.name for folder in (reader / "outputs" / "tutorial").iterdir()} >= {"grpo.s0", "qp_solutions.s0"}
@@ -74,10 +80,10 @@ def test_skills_one_after_another_end_with_a_table_of_both_arms(reader: Path):
     assert "qp_solutions" in table
     run = RunDirectory(reader / "outputs" / "tutorial" / "qp_solutions.s0")
     assert [row["protocol/stage"] for row in run.metrics() if row["step"] > 0] == [1, 2, 3, 4]
-    assert not any(key.startswith("credit/") for row in run.metrics() for key in row)  # credit=off, as in section 3
     assert run.finished
 
 
+@pytest.mark.usefixtures("three_questions")
 def test_own_data_are_trained_with_credit_and_protection(reader: Path):
     _carry_out(5, reader)
     (folder,) = (reader / "outputs" / "mine").iterdir()
@@ -91,6 +97,7 @@ def test_own_data_are_trained_with_credit_and_protection(reader: Path):
     assert (folder / "run.html").exists()
 
 
+@pytest.mark.usefixtures("three_questions")
 def test_own_verifier_judges_the_training_of_its_page(reader: Path, tmp_path: Path):
     project = copy_sources(tmp_path)
     carry_out("add_a_task", project)

@@ -5,6 +5,7 @@ the engine with other weights than the actor's, without an error.
 """
 
 import hashlib
+import logging
 import math
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any
@@ -13,6 +14,9 @@ import torch
 from torch import Tensor
 
 from workers.digests import CONSEQUENCE, WeightsDifferError
+
+logger = logging.getLogger(__name__)
+_NOT_COMPARED = set[str]()
 
 
 def digest(matrices: Iterable[tuple[str, Tensor]]) -> str:
@@ -109,3 +113,12 @@ async def update_and_compare(
     await update(iter(adapter), **options)
     if (sent := digest_of_actor(adapter, peft, dtype)) is not None:
         await require(sent, options.get("global_steps"))
+        return
+    others = {name for name, _ in adapter if ".lora_A." not in name and ".lora_B." not in name}
+    if others - _NOT_COMPARED:  # once, not in every step
+        _NOT_COMPARED.update(others)
+        logger.warning(
+            "the adapter that the engine computes with is not compared with the trained one: it has %s beside pairs of "
+            "linear layers. Watch training/rollout_probs_diff_mean",
+            ", ".join(sorted(others)[:3]),
+        )

@@ -127,7 +127,17 @@ async def test_layers_in_each_others_place_end_the_run():
 
 
 @pytest.mark.asyncio
-async def test_all_weights_and_forms_of_adapters_that_cannot_be_compared_are_only_sent():
+async def test_all_weights_are_only_sent(caplog: pytest.LogCaptureFixture):
     await sent(Receiver(), adapter(0), loads=False, peft_config=None)
     await sent(Receiver(), adapter(0), loads=False, base_sync_done=False)
+    assert not caplog.records
+
+
+@pytest.mark.asyncio
+async def test_an_adapter_that_cannot_be_compared_is_sent_and_told_once(caplog: pytest.LogCaptureFixture):
+    other = adapter(0) | {"embed_tokens.lora_embedding_A": torch.ones(2, 2)}
+    await sent(Receiver(), other, loads=False)
+    await sent(Receiver(), other, loads=False)
+    (record,) = caplog.records
+    assert "not compared with the trained one: it has embed_tokens.lora_embedding_A beside" in record.getMessage()
     assert digest_of_actor([("embed.lora_embedding_A", torch.ones(2, 2))], PEFT, torch.float32) is None
