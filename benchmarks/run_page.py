@@ -1,6 +1,6 @@
 """How long does a run's page take to write, to paint and to filter? ``python -m benchmarks.run_page [--samples N]``
 
-Makes a run of 100 updates with metrics and samples of made-up programs with credit, writes its page, and opens it in
+Makes a run of 100 updates with metrics and samples of made-up programs with credit and replays, writes its page, and opens it in
 headless Chromium from the disk. Aim: the first paint within 2 seconds with 10,000 samples.
 """
 
@@ -40,6 +40,9 @@ def rows_of(step: int, count: int) -> Iterator[dict[str, Any]]:
             "error": "none" if right else "wrong_answer", "guard": "none", "pass_ratio": right, "skill": "write",
             "credit_spans": [list(span) for span in pairwise(ends)],
             "credit_values": [(line - 6) / 6 for line in range(12)], "credit_tests": [[1.0, 0.0, -1.0, 0.0]] * 12,
+            "credit_replayed": [
+                {"step": line, "without": lines[line][:-1], "instead": "", "score": 0.5} for line in range(4)
+            ],
         }  # fmt: skip
 
 

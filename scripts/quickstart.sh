@@ -7,9 +7,9 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 cat <<'TEXT'
 A language model of 0.7 M parameters learns four skills on this machine's processor:
-  packages into .venv (once, 2 to 6 minutes), then micro data and a supervised start (once, 3 to 6 minutes), then 12
-  updates of GRPO in verl with counterfactual credit and protected skills (3 to 7 minutes). Started again it reuses the
-  data; a training that was stopped continues by the command that it prints.
+  packages into .venv (once, 2 to 6 minutes), then micro data and a supervised start (once, 3 minutes on two cores
+  without other work), then 12 updates of GRPO in verl with counterfactual credit and protected skills (3 minutes).
+  Started again it reuses the data; a training that was stopped continues by the command that it prints.
   It ends with a page, run.html: did it learn, which step earned it, what was lost?
 TEXT
 bash scripts/setup.sh cpu
