@@ -1,7 +1,7 @@
 """How long does a run's page take to write, to paint and to filter? ``python -m benchmarks.run_page [--samples N]``
 
-Makes a run of 100 updates with metrics and samples of made-up programs with credit and replays, writes its page, and opens it in
-headless Chromium from the disk. Aim: the first paint within 2 seconds with 10,000 samples.
+Makes a run of 100 updates with metrics and samples of made-up programs with credit and replays, writes its page, and
+opens it in headless Chromium from the disk. Aim: the first paint within 2 seconds with 10,000 samples.
 """
 
 import argparse
