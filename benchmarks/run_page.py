@@ -41,7 +41,8 @@ def rows_of(step: int, count: int) -> Iterator[dict[str, Any]]:
             "credit_spans": [list(span) for span in pairwise(ends)],
             "credit_values": [(line - 6) / 6 for line in range(12)], "credit_tests": [[1.0, 0.0, -1.0, 0.0]] * 12,
             "credit_replayed": [
-                {"step": line, "without": lines[line][:-1], "instead": "", "score": 0.5} for line in range(4)
+                {"change": "step", "step": line, "without": lines[line][:-1], "instead": "", "score": 0.5}
+                for line in range(4)
             ],
         }  # fmt: skip
 

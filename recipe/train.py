@@ -68,7 +68,9 @@ def prepare(config: DictConfig) -> tuple[Settings, RunDirectory]:
     set_steps(config, settings)
     problems = examine(config, run)
     if problems:
-        raise SettingsError("\n".join(str(problem) for problem in problems))
+        why = "\n".join(str(problem) for problem in problems)
+        run.refuse(why)
+        raise SettingsError(why)
     return settings, run
 
 

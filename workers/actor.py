@@ -391,5 +391,6 @@ class SkillCreditActorRolloutRefWorker(ActorRolloutRefWorker):
 def extended_by(part: type, rollout: DictConfig) -> bool:
     """Whether this part of ours extends the engine of a configuration, which has whole weights."""
     named = OmegaConf.select(rollout, "engine_kwargs.vllm.worker_extension_cls")
-    whole = rollout.name == "vllm" and rollout.tensor_model_parallel_size == 1
+    one = rollout.tensor_model_parallel_size == rollout.data_parallel_size == 1  # verl asks the first of several shards
+    whole = rollout.name == "vllm" and one
     return bool(named) and whole and issubclass(load_class_from_fqn(named), part)

@@ -69,6 +69,7 @@ def model_settings(data: Path, model: Path, adaptation: str, device: str, gpus: 
         *([f"+{EXTENSION_KEY}={EXTENSION}"] if adaptation == "lora" and tensor == 1 else []),
         f"actor_rollout_ref.rollout.tensor_model_parallel_size={tensor}",
         "actor_rollout_ref.rollout.agent.num_workers=1",
+        "actor_rollout_ref.nccl_timeout=120",  # a rank that hangs is named before this part's time is over
         "reward.num_workers=1",
     ]
 

@@ -11,7 +11,7 @@ from recipe.capacity import memory_parts as parts
 from recipe.capacity.batch_rules import ACTOR, ROLLOUT, batch_refusals
 from recipe.capacity.memory_parts import GIB, RESERVE, averages, cache_bytes_per_token, penalty
 from recipe.capacity.model_shape import ModelShape
-from recipe.capacity.sizes import RunSizes, TrainedModel, read_sizes
+from recipe.capacity.sizes import RunSizes, read_sizes
 
 
 @dataclass(frozen=True)
@@ -57,6 +57,24 @@ def lay_out(sizes: RunSizes, shape: ModelShape, capacity: int) -> Layout:
 
 
 def _training(sizes: RunSizes, shape: ModelShape) -> dict[str, int]:
+    """The larger of two updates, which follow each other: the actor's and the critic's."""
+    updates = [_actor_update(sizes, shape)]
+    if sizes.critic:
+        updates.append(_critic_update(sizes, sizes.critic, shape))
+    return max(updates, key=lambda update: sum(update.values()))
+
+
+def _critic_update(sizes: RunSizes, critic: RunSizes, shape: ModelShape) -> dict[str, int]:
+    """The critic's state and passes, without logits, beside what stays of the actor."""
+    state = parts.training_state(shape, critic.actor, critic.shards)
+    return _kept_of_actor(sizes, shape) | {
+        "critic": (not critic.actor.offload_policy) * state.total + parts.deferred_gradients(shape, critic),
+        "gathered layers": parts.gathered_layers(shape, critic.actor),
+        "activations": parts.activations(shape, critic),
+    }
+
+
+def _actor_update(sizes: RunSizes, shape: ModelShape) -> dict[str, int]:
     state = parts.training_state(shape, sizes.actor, sizes.shards)
     on_device = not sizes.actor.offload_policy
     return {
@@ -64,7 +82,7 @@ def _training(sizes: RunSizes, shape: ModelShape) -> dict[str, int]:
         "gradients": state.gradients * on_device + parts.deferred_gradients(shape, sizes),
         "optimiser": state.moments * on_device,
         **{name: size * on_device for name, size in _guards(sizes, shape).items()},
-        "critic": _kept_state(sizes.critic, sizes, shape),
+        "critic": _kept_state(sizes.critic, shape),
         "gathered layers": parts.gathered_layers(shape, sizes.actor),
         "activations": parts.activations(shape, sizes),
         "logits": parts.logits(shape, sizes),
@@ -92,7 +110,12 @@ def _engine(sizes: RunSizes, shape: ModelShape, capacity: int) -> dict[str, int]
 
 
 def _kept(sizes: RunSizes, shape: ModelShape) -> dict[str, int]:
-    """The trainer's memory on a GPU while vLLM generates; verl frees the gradients after each update.
+    """The trainer's memory on a GPU while vLLM generates; verl frees the gradients after each update."""
+    return _kept_of_actor(sizes, shape) | {"critic": _kept_state(sizes.critic, shape)}
+
+
+def _kept_of_actor(sizes: RunSizes, shape: ModelShape) -> dict[str, int]:
+    """What stays of the actor on a GPU between its updates.
 
     param_offload moves the weights, but not projection's averages or a penalty's tensors.
     """
@@ -102,14 +125,14 @@ def _kept(sizes: RunSizes, shape: ModelShape) -> dict[str, int]:
         "optimiser": 0 if actor.optimizer_offload or actor.offload_policy else state.moments,
         "projection": 0 if actor.offload_policy else parts.averages(shape, sizes),
         "penalty": 0 if actor.offload_policy else parts.penalty(shape, sizes),
-        "critic": _kept_state(sizes.critic, sizes, shape),
     }
 
 
-def _kept_state(model: TrainedModel | None, sizes: RunSizes, shape: ModelShape) -> int:
-    if model is None or model.offload_policy:
+def _kept_state(sizes: RunSizes | None, shape: ModelShape) -> int:
+    """Weights and moments of a model, actor or critic, that stay on a GPU between its updates."""
+    if sizes is None or sizes.actor.offload_policy:
         return 0
-    state = parts.training_state(shape, model, sizes.shards)
+    model, state = sizes.actor, parts.training_state(shape, sizes.actor, sizes.shards)
     return state.weights * (not model.param_offload) + state.moments * (not model.optimizer_offload)
 
 
@@ -118,12 +141,13 @@ def _host(sizes: RunSizes, shape: ModelShape) -> int:
 
     Offloaded and sleeping tensors are in pinned blocks, which are larger than their content (`parts.pinned`).
     """
-    rank = shape.parameters * sizes.reference_bytes // sizes.shards
-    for model in filter(None, (sizes.actor, sizes.critic)):
-        state = parts.training_state(shape, model, sizes.shards)
-        offloaded = state.total - state.gradients - _kept_state(model, sizes, shape)
+    reference = shape.parameters * sizes.reference_bytes // sizes.shards
+    rank = parts.pinned(reference, shape, sizes.reference_bytes, sizes.shards) if reference else 0
+    for trained in filter(None, (sizes, sizes.critic)):
+        model, state = trained.actor, parts.training_state(shape, trained.actor, trained.shards)
+        offloaded = state.total - state.gradients - _kept_state(trained, shape)
         offloaded += state.gradients if model.offload_policy else 0
-        rank += parts.pinned(offloaded, shape, model.weight_bytes, sizes.shards)
+        rank += parts.pinned(offloaded, shape, model.weight_bytes, trained.shards)
     rank += sum(_guards(sizes, shape).values()) if sizes.actor.offload_policy else 0
     if sizes.actor.lora_rank:  # asleep, vLLM keeps base weights in host memory; without LoRA they are sent again
         asleep = parts.rollout_weights(shape, sizes)
@@ -187,7 +211,7 @@ class MemoryPlan:
             "samples": f"{sizes.prompts} prompts x {sizes.answers} answers of up to {sizes.sequence} tokens",
             "optimiser steps": f"{sizes.prompts / sizes.mini_batch_prompts:g} on {sizes.data_parallel} ranks",
             "of one rank in each": f"{sizes.samples_per_rank} samples in {sizes.micro_batches} micro-batches, {kind}",
-            "vLLM": f"{sizes.replicas} engines of {sizes.engine.tensor_parallel} GPUs"
+            "vLLM": f"{sizes.replicas} engines of {sizes.engine.gpus} GPUs"
             if not sizes.on_cpu
             else f"{sizes.replicas} engines",
             "full sequences at a time": f"{self.concurrent_sequences} per engine",

@@ -33,7 +33,7 @@ def checkpoint_bytes(config: DictConfig, plan: MemoryPlan) -> dict[str, int]:
         "averages and penalty": plan.kept_in_checkpoint,
     }
     if sizes.critic is not None:
-        critic = training_state(plan.shape, sizes.critic, 1)
+        critic = training_state(plan.shape, sizes.critic.actor, 1)
         found["critic"] = critic.weights + critic.moments
     return {name: size for name, size in found.items() if size}
 

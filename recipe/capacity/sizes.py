@@ -8,11 +8,23 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 
 from recipe.runtime.pools import engines_apart
-from recipe.settings import Settings, read_settings
+from recipe.settings import Settings, SettingsError, read_settings
 from recipe.training.protector import Protector
 from recipe.training.schedule import make_plan
 
 BYTES = {"fp32": 4, "float32": 4, "bf16": 2, "bfloat16": 2, "fp16": 2, "float16": 2, "half": 2, "auto": 2}
+
+
+COUNTS = (
+    *("trainer.nnodes", "trainer.n_gpus_per_node", "data.train_batch_size"),
+    *(f"actor_rollout_ref.rollout.{key}" for key in ("n", "tensor_model_parallel_size", "data_parallel_size")),
+    *(
+        f"{model}.{key}"
+        for model in ("actor_rollout_ref.actor", "critic")
+        for key in ("ulysses_sequence_parallel_size", "ppo_mini_batch_size")
+    ),
+)
+"""Keys whose values are at least 1."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +43,9 @@ class TrainedModel:
 
 @dataclass(frozen=True)
 class EngineSizes:
-    """Sizes of one vLLM engine. share: of a GPU's memory. sleeps: frees its cache while the trainer works."""
+    """Sizes of one vLLM engine. data_parallel: copies of its weights. share: of a GPU's memory. sleeps: frees its cache
+    while the trainer works.
+    """
 
     tensor_parallel: int
     weight_bytes: int
@@ -42,6 +56,11 @@ class EngineSizes:
     max_num_seqs: int
     max_num_batched_tokens: int
     cpu_cache_gib: float
+    data_parallel: int = 1
+
+    @property
+    def gpus(self) -> int:
+        return self.tensor_parallel * self.data_parallel
 
 
 @dataclass(frozen=True)
@@ -68,7 +87,8 @@ class PassSizes:
 class RunSizes(PassSizes):
     """Sizes of a run: machines, parallelism, tokens and batches. Tokens are counted as if every sequence were full.
 
-    constraints: number in the update that protects the most skills. averages: constraints averaged over updates.
+    critic: of its update, as if it were the actor's. constraints: number in the update that protects the most skills.
+    averages: constraints averaged over updates.
     adam_metric, random_signs: whether projection uses them (``projection.metric``, ``projection.control``).
     shared_prompt: tokens of a prompt that a pass computes once for all samples of its group; 0: once per sample.
     engines_apart: accelerators of engines apart from the trainer's; 0: they share them. kept_weights: copies of the
@@ -78,7 +98,7 @@ class RunSizes(PassSizes):
     on_cpu: bool
     nodes: int
     gpus_per_node: int
-    critic: TrainedModel | None
+    critic: "RunSizes | None"
     reference_bytes: int
     constraints: int
     averages: int
@@ -118,7 +138,7 @@ class RunSizes(PassSizes):
     @property
     def replicas(self) -> int:
         """Number of vLLM engines."""
-        return max((self.engines_apart or self.world) // self.engine.tensor_parallel, 1)
+        return max((self.engines_apart or self.world) // self.engine.gpus, 1)
 
     @property
     def samples_per_rank(self) -> int:
@@ -163,8 +183,11 @@ def read_sizes(config: DictConfig) -> RunSizes:
     """Read the sizes of a configuration that Hydra composed for ``recipe.train``.
 
     Raises:
-        SettingsError: our groups of the configuration are invalid, or its stages cannot be filled.
+        SettingsError: our groups of the configuration are invalid, its stages cannot be filled, or a count is below 1.
     """
+    for key in COUNTS:
+        if OmegaConf.select(config, key) < 1:
+            raise SettingsError(f"{key}={OmegaConf.select(config, key)}: set at least 1")
     from verl.trainer.ppo.utils import need_critic, need_reference_policy
 
     with warnings.catch_warnings():
@@ -188,8 +211,8 @@ def read_sizes(config: DictConfig) -> RunSizes:
         nodes=config.trainer.nnodes,
         gpus_per_node=config.trainer.n_gpus_per_node,
         actor=trained,
-        critic=training_options(config.critic.model, config.critic.fsdp) if has_critic else None,
-        reference_bytes=BYTES[config.actor_rollout_ref.ref.fsdp_config.model_dtype] if reads_reference else 0,
+        critic=None,
+        reference_bytes=_bytes(config.actor_rollout_ref.ref.fsdp_config.model_dtype) if reads_reference else 0,
         constraints=max(map(len, constraints)),
         averages=len(set().union(*constraints)) if settings.projection.average else 0,
         adam_metric=settings.projection.metric == "adam",
@@ -218,19 +241,48 @@ def read_sizes(config: DictConfig) -> RunSizes:
         answers=rollout.n,
         engine=_engine_sizes(config),
     )
-    if dynamic:
-        return sizes
-    update, log_prob = actor.ppo_micro_batch_size_per_gpu, rollout.log_prob_micro_batch_size_per_gpu
+    if not dynamic:
+        sizes = _counted(sizes, actor.ppo_micro_batch_size_per_gpu, rollout.log_prob_micro_batch_size_per_gpu)
+    return replace(sizes, critic=_critic_sizes(config, sizes)) if has_critic else sizes
+
+
+def _counted(sizes: RunSizes, update: int | None, log_prob: int | None) -> RunSizes:
+    """These sizes with micro-batches of so many samples; one, if a size is not set."""
     counted = sizes.with_micro_batches(update or 1, log_prob or 1)
     return replace(counted, micro_batch=update, log_prob_micro_batch=log_prob)
+
+
+def _critic_sizes(config: DictConfig, sizes: RunSizes) -> RunSizes:
+    """The sizes of the critic's update, which nothing of ours changes."""
+    critic, fsdp, model = config.critic, config.critic.fsdp, config.critic.model
+    own = replace(
+        sizes,
+        actor=training_options(model, fsdp),
+        checkpointing=model.enable_gradient_checkpointing,
+        packed=is_packed(model, config.trainer.device),
+        deferred_gradients=fsdp.use_no_sync_for_gradient_accumulation,
+        fsdp_size=fsdp.fsdp_size,
+        sequence_parallel=max(critic.ulysses_sequence_parallel_size, fsdp.ulysses_sequence_parallel_size),
+        update_tokens=critic.ppo_max_token_len_per_gpu,
+        attended_tokens=critic.ppo_max_token_len_per_gpu,
+        log_prob_tokens=critic.forward_max_token_len_per_gpu,
+        dynamic=critic.use_dynamic_bsz,
+        mini_batch_prompts=critic.ppo_mini_batch_size,
+        micro_batch=None,
+        log_prob_micro_batch=None,
+    )
+    if own.dynamic:
+        return own
+    return _counted(own, critic.ppo_micro_batch_size_per_gpu, critic.forward_micro_batch_size_per_gpu)
 
 
 def _engine_sizes(config: DictConfig) -> EngineSizes:
     rollout = config.actor_rollout_ref.rollout
     environment = OmegaConf.select(config, "ray_kwargs.ray_init.runtime_env.env_vars") or {}
     return EngineSizes(
-        tensor_parallel=rollout.tensor_model_parallel_size * rollout.data_parallel_size,
-        weight_bytes=BYTES[rollout.dtype],
+        tensor_parallel=rollout.tensor_model_parallel_size,
+        data_parallel=rollout.data_parallel_size,
+        weight_bytes=_bytes(rollout.dtype),
         share=rollout.gpu_memory_utilization,
         sleeps=rollout.free_cache_engine,
         cuda_graphs=not rollout.enforce_eager,
@@ -239,6 +291,17 @@ def _engine_sizes(config: DictConfig) -> EngineSizes:
         max_num_batched_tokens=rollout.max_num_batched_tokens,
         cpu_cache_gib=float(environment.get("VLLM_CPU_KVCACHE_SPACE", 0)),
     )
+
+
+def _bytes(dtype: str) -> int:
+    """Bytes per number.
+
+    Raises:
+        SettingsError: a dtype in which neither verl trains nor vLLM keeps weights.
+    """
+    if dtype not in BYTES:
+        raise SettingsError(f"the memory plan does not know the dtype {dtype}: name one of {', '.join(BYTES)}")
+    return BYTES[dtype]
 
 
 def is_packed(model: DictConfig, device: str) -> bool:
@@ -268,9 +331,9 @@ def training_options(model: DictConfig, engine: DictConfig) -> TrainedModel:
     return TrainedModel(
         lora_rank=model.lora_rank,
         target_modules=model.target_modules,
-        weight_bytes=BYTES[engine.model_dtype or "fp32"],
+        weight_bytes=_bytes(engine.model_dtype or "fp32"),
         # verl computes in bf16 unless mixed_precision names another dtype; it ignores fsdp_config.dtype.
-        compute_bytes=BYTES[precision.get("param_dtype", "bf16")],
+        compute_bytes=_bytes(precision.get("param_dtype", "bf16")),
         param_offload=engine.param_offload,
         optimizer_offload=engine.optimizer_offload,
         offload_policy=engine.offload_policy,

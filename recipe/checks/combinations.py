@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from hydra.errors import InstantiationException
 from omegaconf import DictConfig, OmegaConf
 
 from recipe.checks import PreflightFinding
@@ -20,16 +21,18 @@ from recipe.settings import Settings, SettingsError, read_settings
 def check_rules(config: DictConfig, run: RunDirectory) -> list[PreflightFinding]:
     """Problems that ``verl.utils.config.validate_config`` finds in a copy of the configuration."""
     from verl.trainer.ppo.utils import need_critic, need_reference_policy
-    from verl.utils.config import validate_config
+    from verl.utils.config import omega_conf_to_dataclass, validate_config
 
     trial = OmegaConf.create(OmegaConf.to_container(config, resolve=True))
     assert isinstance(trial, DictConfig)
     try:
         with contextlib.redirect_stdout(io.StringIO()):
             validate_config(trial, use_reference_policy=need_reference_policy(trial), use_critic=need_critic(trial))
-    except (AssertionError, ValueError, NotImplementedError) as error:
+            omega_conf_to_dataclass(trial.actor_rollout_ref.rollout)
+    except (AssertionError, ValueError, NotImplementedError, InstantiationException) as error:
+        cause = error.__cause__ if isinstance(error, InstantiationException) and error.__cause__ else error
         return [
-            PreflightFinding(str(error) or type(error).__name__, "verl's validate_config", "change the keys it names")
+            PreflightFinding(str(cause) or type(cause).__name__, "verl's validate_config", "change the keys it names")
         ]
     return []
 

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from recipe.health.record import LAST, Record, clocks_differ, fall_from_peak, longest_quiet
 from recipe.records.intervals import scatter
+from recipe.records.run_directory import REFUSED
 from recipe.records.tables import CUT_SHARE, LARGEST_ERROR, cut_share
 from workers.safety.levels import ROUNDING
 
@@ -50,7 +51,7 @@ class Finding:
 
 def _ended(run: Record) -> str | None:
     starts = [place for place, event in enumerate(run.events) if event["event"] == "start"]
-    events = run.events[starts[-1] :] if starts else run.events
+    events = [event for event in run.events[starts[-1] if starts else 0 :] if event["event"] != REFUSED]
     if not events:
         return "it has no events: it ended before it began"
     last = events[-1]

@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from statistics import fmean
 from typing import Any
 
@@ -16,7 +17,7 @@ from recipe.pages.text import shortened
 from recipe.records.experiment_page import SkillRow, skill_table
 from recipe.records.pictures import samples_of_a_step
 from recipe.records.promise import Promise, promise
-from recipe.records.run_directory import RunDirectory
+from recipe.records.run_directory import REFUSED, RunDirectory
 from recipe.records.skill_record import read_skill_record
 from recipe.records.skill_report import SkillRecord
 from recipe.runtime.visible import visible
@@ -108,7 +109,7 @@ def facts(run: RunDirectory, now: float) -> RunFacts:
 
 def state(events: Sequence[Mapping[str, Any]]) -> str:
     """Whether the run ended, failed, or neither: it is under way or was killed."""
-    last = str(events[-1]["event"]) if events else ""
+    last = next((str(event["event"]) for event in reversed(events) if event["event"] != REFUSED), "")
     known = {"end": "finished", "failed": "failed", "stopped": "stopped", "": "not started"}
     return known.get(last, "not finished")
 
@@ -166,10 +167,9 @@ def cost(
     samples: of a step.
     """
     steps = [row for row in rows if "timing_s/step" in row]
-    times = [float(event["time"]) for event in events if "time" in event]
     entries = []
-    if len(times) > 1:
-        entries.append(("from the first event to the last", _duration(max(times) - min(times))))
+    if len(events) > 1:
+        entries.append(("time under way", _duration(under_way(events))))
     if steps:
         seconds = fmean(row["timing_s/step"] for row in steps)
         entries += [("updates", f"{len(steps):,}"), ("seconds of a step, mean", f"{seconds:.1f}")]
@@ -181,6 +181,16 @@ def cost(
         if any(key in row for row in rows):
             entries.append((f"{name}, peak", f"{max(row.get(key, 0.0) for row in rows):.1f} GB"))
     return entries
+
+
+def under_way(events: Sequence[Mapping[str, Any]]) -> float:
+    """Seconds between the events of each start; a clock that was set back adds nothing."""
+    timed = [event for event in events if "time" in event and event["event"] != REFUSED]
+    return sum(
+        max(0.0, float(after["time"]) - float(before["time"]))
+        for before, after in pairwise(timed)
+        if after["event"] != "start"
+    )
 
 
 def _duration(seconds: float) -> str:

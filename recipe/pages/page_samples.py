@@ -4,13 +4,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from recipe.pages.run_files import number
 from recipe.pages.text import shortened
 from recipe.records.experiment_page import pieces
 from recipe.records.run_directory import RunDirectory, row_of
 from recipe.runtime.visible import visible
+from rewards.counterfactual.replayer import MOST, MOST_TESTS, Change
 from rewards.sample_credit import PREFIX, ReplayCounts
 
 SAMPLES = 10_000
@@ -117,18 +118,29 @@ def _row(run: int, step: int, sample: Mapping[str, Any], texts: Samples) -> dict
     return row | ({"cause": visible(shortened(cause, 500))} if cause else {}) | ({"counts": counts} if counts else {})
 
 
-def _replays(sample: Mapping[str, Any], texts: Samples) -> list[list[Any]]:
-    """[place of the step that it changes among the answer's steps, -1 for several; text without; text instead; R] of
-    each replay, in the order of the steps."""
+def _replays(sample: Mapping[str, Any], texts: Samples) -> list[dict[str, Any]]:
+    """What a page shows of each replay (`rewards.counterfactual.replayer.Replay`); at: the place of its step among the
+    answer's steps, -1 for none."""
     spans, found = sample.get("credit_spans"), sample.get("credit_replayed")
     if not (isinstance(spans, list) and isinstance(found, list)):
         return []
     shown = [index for index, span in enumerate(spans) if isinstance(span, list) and span[0:1] != span[1:2]]
     places = {index: place for place, index in enumerate(shown)} | {-1: -1}
     return [
-        [places[one["step"]], *(texts.number(one.get(key, "")) for key in ("without", "instead")), number(one["score"])]
-        for one in found
-        if isinstance(one, dict) and type(one.get("step")) is int and one["step"] in places and "score" in one
+        {
+            "change": one["change"],
+            "at": places[one["step"]],
+            "without": texts.number(one.get("without", "")),
+            "instead": texts.number(one.get("instead", "")),
+            "score": number(one.get("score")),
+            "tests": visible(str(one.get("tests", ""))[:MOST_TESTS]),
+            "cause": visible(str(one.get("cause", ""))[:100]),
+        }
+        for one in found[:MOST]
+        if isinstance(one, dict)
+        and one.get("change") in get_args(Change)
+        and type(one.get("step")) is int
+        and one["step"] in places
     ]
 
 

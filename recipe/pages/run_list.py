@@ -25,7 +25,7 @@ from recipe.pages.run_files import (
     run_id,
     signature,
 )
-from recipe.records.run_directory import RunDirectory
+from recipe.records.run_directory import REFUSED, RunDirectory
 from recipe.records.versions import RecordsError, check_version
 from recipe.runtime.visible import visible
 
@@ -70,7 +70,7 @@ class _Progress:
     def add(self, event: dict[str, Any], end: int) -> None:
         """Take in the next row, which ends at this byte; one that is no event counts as read."""
         self.read = end
-        if "event" not in event:
+        if "event" not in event or event["event"] == REFUSED:
             return
         self.last = event | {"event": str(event["event"])[:100]}
         if self.started is None:

@@ -4,6 +4,7 @@ Layout: ``config.yaml``, ``EXPERIMENT.md``, ``metrics.jsonl`` (one line per step
 event), ``generations/``, ``checkpoints/``, ``plots/``, ``logs/``.
 """
 
+import contextlib
 import copy
 import json
 import math
@@ -23,6 +24,8 @@ from yaml import YAMLError
 from recipe.records.versions import KEY, VERSION, RecordsError, take_version, upgraded
 
 FOLDERS = ("generations", "checkpoints", "plots", "logs")
+REFUSED = "refused"
+"""The event of a start that preflight refused; it changes nothing of the run."""
 
 
 class RunDirectoryError(OSError):
@@ -146,6 +149,15 @@ class RunDirectory:
         """Append an event, such as the start of a phase, a checkpoint, a masked sample or an error."""
         self._append("events.jsonl", {"time": time.time(), "event": kind, **fields})
 
+    def refuse(self, why: str) -> None:
+        """Record that a start was refused; a run without any record leaves no folder."""
+        if (self.path / "events.jsonl").exists():
+            self.log_event(REFUSED, why=why)
+            return
+        with contextlib.suppress(OSError):  # a folder with something in it stays
+            for folder in (*FOLDERS, "."):
+                (self.path / folder).resolve().rmdir()
+
     def log_before_end(self, kind: str, **fields: Any) -> None:
         """Add an event to a run that has ended, before its last one, which tells readers the state of the run."""
         path = self.path / "events.jsonl"
@@ -178,7 +190,7 @@ class RunDirectory:
             # A line that a crash cut off would swallow this one.
             if file.tell() and file.seek(-1, os.SEEK_END) and file.read(1) != b"\n":
                 line = f"\n{line}"
-            file.write(line.encode("utf-8"))
+            file.write(line.encode("utf-8", "backslashreplace"))
 
 
 @lru_cache(maxsize=16)
@@ -216,8 +228,13 @@ def row_of(line: bytes | str) -> dict[str, Any]:
 def write_atomically(path: Path, text: str) -> None:
     """Write to a temporary name and rename, so that neither readers nor a crash leave a partial file."""
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    partial.write_text(text, encoding="utf-8")
-    partial.replace(path)
+    try:
+        # Half a character, which a model's program can make and UTF-8 cannot hold, becomes JSON's escape.
+        partial.write_text(text, encoding="utf-8", errors="backslashreplace")
+        partial.replace(path)
+    except OSError:  # a full disk gets no fuller
+        partial.unlink(missing_ok=True)
+        raise
 
 
 def _fits_a_float(value: Any) -> bool:

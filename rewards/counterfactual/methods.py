@@ -24,7 +24,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from rewards.counterfactual.interventions import Edits
+from rewards.counterfactual.interventions import Edits, WrittenSolution
 from rewards.counterfactual.plan import BY_STEP, Choice, Method, Plan, Prefixes
 from rewards.counterfactual.replayer import Array, Replayer
 from rewards.counterfactual.segments import Step
@@ -105,10 +105,16 @@ def _candidates(method: Method, work: MethodInputs) -> Sequence[int]:
     return work.order if method in BY_STEP else range(len(work.steps))
 
 
+async def _of_steps(changed: Sequence[WrittenSolution | None], steps: Sequence[int], work: MethodInputs) -> list[Array]:
+    """The scores of solutions each of which has one of these steps changed."""
+    pairs = zip(changed, steps, strict=True)
+    return await asyncio.gather(*(work.replayer.score(solution, "step", step) for solution, step in pairs))
+
+
 async def _delete(work: MethodInputs) -> Array:
     chosen = sorted(work.order[: work.budget])
     changed = [work.edits.keep([other for other in range(len(work.steps)) if other != index]) for index in chosen]
-    scores = await asyncio.gather(*map(work.replayer.score, changed, chosen))
+    scores = await _of_steps(changed, chosen, work)
     values = _no_credit(work)
     values[sorted(work.idle)] = 0.0
     for index, replayed in zip(chosen, scores, strict=True):
@@ -131,7 +137,8 @@ async def _replace(work: MethodInputs) -> Array:
     changed = [
         None if piece is None else work.edits.put(index, piece) for index, piece in zip(chosen, pieces, strict=True)
     ]
-    for index, replayed in zip(chosen, await asyncio.gather(*map(work.replayer.score, changed, chosen)), strict=True):
+    scores = await _of_steps(changed, chosen, work)
+    for index, replayed in zip(chosen, scores, strict=True):
         values[index] = work.whole - replayed
     return values
 
@@ -155,7 +162,11 @@ def step_order(
 async def _truncate(work: MethodInputs) -> Array:
     """Credits of consecutive blocks of steps, with one cut before each block; the budget counts the cuts."""
     blocks = even_blocks(len(work.steps), work.budget)
-    before = await asyncio.gather(*(work.replayer.score(work.edits.keep(range(block[0]))) for block in blocks))
+    firsts = [block[0] for block in blocks]
+    kept = [work.edits.keep(range(first)) for first in firsts]
+    before = await asyncio.gather(
+        *(work.replayer.score(changed, "cut", first) for changed, first in zip(kept, firsts, strict=True))
+    )
     return _shared(before, work, blocks)
 
 
@@ -168,7 +179,7 @@ async def _resample(work: MethodInputs) -> Array:
 
 
 async def _value_before(index: int, work: MethodInputs) -> Array:
-    return await work.replayer.value(work.steps[index].start, work.plan.continuations)
+    return await work.replayer.value(work.steps[index].start, work.plan.continuations, index)
 
 
 async def _resample_beside_deletions(work: MethodInputs) -> Array:

@@ -5,7 +5,7 @@ import math
 from collections.abc import Awaitable, Callable
 from itertools import takewhile
 from operator import eq
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -51,33 +51,46 @@ class Outcome(NamedTuple):
         return np.array([self.score, *[each] * tests], dtype=np.float64)
 
 
-UNKNOWN = Outcome(math.nan)
+UNKNOWN, TIMED_OUT = Outcome(math.nan), Outcome(math.nan, ())
+
+
+Change = Literal["step", "cut", "several"]
 
 
 class Replay(NamedTuple):
-    """A replay as a reader looks at it. step: the one that it changes, -1 if it tells of several; without: lines of the
-    solution, in the layout of its replays, that it lacks; instead: what stands in their place; score: R, NaN if it
-    could not be judged.
+    """A replay as a reader looks at it.
+
+    change: one step is changed, or all from one on, or others. step: that step, or -1. without: lines of the solution,
+    in the layout of its replays, that the replay lacks; instead: what stands in their place. score: R. tests: "1" for
+    each that passed and "0" for others, if they are known and at most `MOST_TESTS`. cause: why it has no score, or "".
     """
 
+    change: Change
     step: int
     without: str
     instead: str
     score: float
+    tests: str
+    cause: str
 
 
-LONGEST = 1_000
-"""Characters of each text of a `Replay`."""
+LONGEST, MOST, MOST_TESTS = 500, 32, 64
+"""Characters of each text of a `Replay`, replays that a sample keeps, and tests of each."""
 
 
 def changed_lines(solution: WrittenSolution, changed: WrittenSolution) -> tuple[str, str]:
     """The lines of a solution, or actions of an agent, from the first to the last that a replay changes, and what
-    stands in their place; each at most `LONGEST` characters."""
+    stands in their place; each at most `LONGEST` characters, and half a character as its number."""
     old, new = (text.splitlines() if isinstance(text, str) else list(text) for text in (solution, changed))
     before = sum(takewhile(bool, map(eq, old, new)))
     after = sum(takewhile(bool, map(eq, reversed(old[before:]), reversed(new[before:]))))
     cut, put = ("\n".join(lines[before : len(lines) - after]) for lines in (old, new))
-    return cut[:LONGEST], put[:LONGEST]
+    return _short(cut), _short(put)
+
+
+def _short(text: str) -> str:
+    text = text.encode(errors="backslashreplace").decode()
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]} ..."
 
 
 # Judges a changed solution. May raise `TimedOut`. With unit "turn" it gets the remaining actions, for replay in a fresh
@@ -92,16 +105,24 @@ class Replayer:
 
     asked: replays that the plan required. invalid: those without a valid program. unjudged: those that the verifier
     could not judge. timeouts: those over their time limit. judged: those that were passed to the verifier. tests:
-    number of tests in the vectors, set once the solution's own are known. solution: in the layout of its replays, set
-    once that is known. measure: a verifier that also reports the statements that were executed.
+    number of tests in the vectors, set once the solution's own are known. written: the solution; rewritten: in the
+    layout of its replays. measure: a verifier that also reports the statements that were executed.
     """
 
-    def __init__(self, verify: Verify, resume: Resume | None = None, measure: Verify | None = None):
+    def __init__(
+        self,
+        verify: Verify,
+        resume: Resume | None = None,
+        measure: Verify | None = None,
+        *,
+        written: WrittenSolution = "",
+        rewritten: WrittenSolution = "",
+    ):
         self.verify = verify
+        self.written, self.rewritten = written, rewritten
         self.measure = measure or verify
         self.resume = resume
         self.tests = 0
-        self.solution: WrittenSolution = ""
         self._replays: list[Replay] = []
         self.asked = self.invalid = self.unjudged = self.timeouts = self.judged = 0
 
@@ -119,31 +140,41 @@ class Replayer:
             value = await (self.measure if measured else self.verify)(changed)
         except TimedOut:
             self.timeouts += 1
-            return UNKNOWN
+            return TIMED_OUT
         except Exception:
             value = UNKNOWN
         outcome = value if isinstance(value, Outcome) else Outcome(value)
         self.unjudged += not math.isfinite(outcome.score)
         return outcome
 
-    async def score(self, changed: WrittenSolution | None, step: int = -1) -> Array:
-        """(1 + tests,): R of a changed solution, and which tests it passed. step: the one that differs, if one does."""
+    async def score(
+        self, changed: WrittenSolution | None, change: Change = "several", step: int = -1, *, continued: bool = False
+    ) -> Array:
+        """(1 + tests,): R of a changed solution, and which tests it passed. change, step: as in `Replay`; continued:
+        whether it begins as the policy wrote it.
+        """
         outcome = await self.outcome(changed)
-        if changed is not None:
-            self._replays.append(Replay(step, *changed_lines(self.solution, changed), outcome.score))
+        cause = "no valid program" if changed is None else "time limit" if outcome is TIMED_OUT else "not judged"
+        lines = ("", "") if changed is None else changed_lines(self.written if continued else self.rewritten, changed)
+        known = "".join(str(int(passed)) for passed in outcome.tests) if len(outcome.tests) <= MOST_TESTS else ""
+        found = Replay(change, step, *lines, outcome.score, known, "" if math.isfinite(outcome.score) else cause)
+        self._replays.append(found)
         return outcome.vector(self.tests)
 
     def replays(self) -> list[Replay]:
-        """The replays so far, in an order that does not depend on which was judged first."""
-        return sorted(self._replays, key=lambda one: (*one[:3], str(one.score)))
+        """At most `MOST` replays, those of single steps first, in an order that does not depend on when they ended."""
+        kinds = get_args(Change)
+        return sorted(self._replays, key=lambda one: (kinds.index(one.change), one.step, *map(str, one[2:])))[:MOST]
 
-    async def value(self, cut: int, continuations: int) -> Array:
-        """(1 + tests,): V of the solution up to this character, the mean over the judged continuations; NaN if none."""
-        scores = await asyncio.gather(*(self._continued(cut) for _ in range(continuations)))
+    async def value(self, cut: int, continuations: int, step: int = -1) -> Array:
+        """(1 + tests,): V of the solution up to this character, the mean over the judged continuations; NaN if none.
+        step: the one that begins there.
+        """
+        scores = await asyncio.gather(*(self._continued(cut, step) for _ in range(continuations)))
         judged = [score for score in scores if math.isfinite(score[0])]
         return np.mean(judged, axis=0) if judged else UNKNOWN.vector(self.tests)
 
-    async def _continued(self, cut: int) -> Array:
+    async def _continued(self, cut: int, step: int) -> Array:
         if self.resume is None:
             raise ValueError("method 'resample' needs the argument `resume`, the policy that continues a prefix")
         try:
@@ -153,4 +184,4 @@ class Replayer:
             self.judged += 1
             self.unjudged += 1
             return UNKNOWN.vector(self.tests)
-        return await self.score(text)
+        return await self.score(text, "cut", step, continued=True)

@@ -15,17 +15,19 @@ from tests.e2e.conftest import ROOT, quickstart, train, without_ray
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(3600)]
 
 STEPS, SAVED_EVERY = 4, 2
-MIB = 6
-"""Of the disk: room for one checkpoint and the records, not for two checkpoints."""
 SCRIPT = """
 set -u
 disk=$1 kept=$2; shift 2
-attempt() { "$@" > $kept/$name.txt 2>&1; echo $? > $kept/$name.status; cp -r $disk $kept/$name; }
+attempt() { "$@" > $kept/$name.txt 2>&1; echo $? > $kept/$name.status; cp -r $disk/. $kept/$name; }
+fill() { # once the first checkpoint is complete
+    until grep -qs '"step": 2' $disk/quickstart/r/metrics.jsonl; do sleep 0.1; done
+    cat /dev/zero > $disk/filler
+}
 mount -t tmpfs -o ro none $disk
 name=read_only; attempt "$@"
-mount -o remount,rw,size=%sm $disk
-name=full; attempt "$@"
-mount -o remount,size=1g $disk
+mount -o remount,rw,size=64m $disk
+fill 2> /dev/null & name=full; attempt "$@"
+rm $disk/filler
 name=roomy; attempt "$@"
 """
 
@@ -47,7 +49,7 @@ def attempts(micro_start: Path, tmp_path_factory: pytest.TempPathFactory) -> dic
         f"trainer.save_freq={SAVED_EVERY}", f"trainer.test_freq={STEPS}", "trainer.val_before_train=false",
         "data.val_max_samples=8", "run.greedy_validation=false", "credit=counterfactual",
     )  # fmt: skip
-    script = ["bash", "-c", SCRIPT % MIB, "attempts", str(disk), str(kept), *command]
+    script = ["bash", "-c", SCRIPT, "attempts", str(disk), str(kept), *command]
     own_mounts = ["unshare", "--user", "--map-root-user", "--mount", "--propagation", "private"]
     subprocess.run([*own_mounts, *script], cwd=ROOT, env=without_ray(os.environ), check=True, timeout=3000)
     return {
@@ -70,8 +72,11 @@ def test_a_disk_that_cannot_be_written_is_refused_before_ray_starts(attempts: di
 
 def test_a_disk_that_gets_full_ends_the_run_with_its_cause_and_keeps_the_last_checkpoint(attempts: dict[str, Attempt]):
     status, output, run = attempts["full"]
-    assert status not in (0, 2)
-    assert "No space left on device" in output.strip().splitlines()[-1], output[-3000:]
+    assert status == 1
+    (why,) = [line for line in output.splitlines() if line.startswith("the run failed: ")]
+    assert "No space left on device" in why, output[-3000:]
+    assert "its last checkpoint, of step 2, is complete: the run can resume from there" in output
+    assert not list(run.path.rglob("*.partial"))
     assert (run.checkpoints / "latest_checkpointed_iteration.txt").read_text() == str(SAVED_EVERY)
 
 

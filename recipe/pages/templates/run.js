@@ -3,7 +3,6 @@
 // document as text only (textContent), never as HTML.
 (function () {
   const PAGE = 50;
-  const SHOWN = 8; // replays that change several steps, below one step
   const byId = (id) => document.getElementById(id);
   const data = (name) => JSON.parse(byId("data-" + name).textContent);
 
@@ -152,16 +151,33 @@
     return share === 1 ? "passes" : share === 0 ? "fails" : share.toFixed(2);
   }
 
+  const WHAT = { step: "this step changed", several: "several steps changed" };
+  const SHOWN = 8, LINES = 60;
+
+  // The replays that a step's credit comes from, as far as they are recorded: its own, the cuts before and after it.
+  function replaysOf(row, place) {
+    const all = row.replays || [], cuts = all.filter((one) => one.change === "cut");
+    const starts = cuts.map((one) => one.at), before = Math.max(...starts.filter((at) => at <= place));
+    const after = Math.min(...starts.filter((at) => at > place));
+    return [
+      ...all.filter((one) => one.change === "step" && one.at === place),
+      ...cuts.filter((one) => one.at === before || one.at === after),
+      ...all.filter((one) => one.change === "several"),
+    ];
+  }
+
   // The changed lines of a replay, and what the verifier gave it.
-  function replayed([place, without, instead, score]) {
+  function replayed(row, one) {
     const made = element("figure", "replay");
-    const what = place < 0 ? "replay with several steps changed" : "replay with this step changed";
-    made.append(element("figcaption", "soft", `${what}: ${score === null ? "could not be judged" : "reward " + score.toFixed(2)}`));
+    const judged = one.score === null ? one.cause || "not judged"
+      : row.passed === null ? "score " + one.score.toFixed(2) : `passes ${Math.round(100 * one.score)}% of the tests`;
+    const what = one.change === "cut" ? `cut off from step ${one.at + 1} on` : WHAT[one.change];
+    const each = [...one.tests].map((passed, index) => `${index + 1} ${passed === "1" ? "passes" : "fails"}`);
+    made.append(element("figcaption", "soft", `replay, ${what}: ${judged}${each.length ? ` (${each.join(", ")})` : ""}`));
     const lines = element("pre");
-    for (const [kind, sign, text] of [["wrong", "- ", samples.texts[without]], ["right", "+ ", samples.texts[instead]]])
-      if (text) for (const line of text.split("\n")) lines.append(element("span", kind, sign + line + "\n"));
-    if (!lines.childElementCount) lines.append("nothing changed but its layout");
-    made.append(lines);
+    for (const [kind, sign, text] of [["wrong", "- ", samples.texts[one.without]], ["right", "+ ", samples.texts[one.instead]]])
+      if (text) for (const line of text.split("\n").slice(0, LINES)) lines.append(element("span", kind, sign + line + "\n"));
+    if (lines.childElementCount) made.append(lines);
     return made;
   }
 
@@ -184,8 +200,9 @@
       });
       detail.append(parts);
     }
-    const replays = row.replays || [], own = replays.filter((one) => one[0] === place);
-    detail.append(...(own.length ? own : replays.filter((one) => one[0] < 0).slice(0, SHOWN)).map(replayed));
+    const own = replaysOf(row, place);
+    detail.append(...own.slice(0, SHOWN).map((one) => replayed(row, one)));
+    if (own.length > SHOWN) detail.append(element("div", "soft", `and ${own.length - SHOWN} more replays`));
     const counts = Object.entries(row.counts || {}).map(([name, value]) => `${name.replace("_", " ")} ${value}`);
     if (counts.length) detail.append(element("div", "soft", "replays of this answer: " + counts.join(", ")));
   }

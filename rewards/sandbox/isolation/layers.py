@@ -33,7 +33,7 @@ _NAMESPACES = {
 
 @dataclass
 class Isolation:
-    """The layers of one slot. `outside_user` is the first of its two host user ids (root only)."""
+    """The layers of one slot. `outside_user` is the first of its two host user ids; `root`: this process has them."""
 
     wanted: bool
     outside_user: int
@@ -42,13 +42,17 @@ class Isolation:
     active: set[str] = field(default_factory=set)
     missing: dict[str, str] = field(default_factory=dict)
     folder: str = "/tmp"
+    root: bool = field(init=False)
     _ruleset: int | None = None
     _filter: bytes | None = None
     _base_memory: int = 0
 
+    def __post_init__(self) -> None:
+        self.root = namespaces.may_become(self.outside_user + 1)
+
     def required(self) -> list[str]:
         """The layers that `strict` requires: only root can assign a separate user id."""
-        return [layer for layer in LAYERS if layer != "uid" or os.geteuid() == 0]
+        return [layer for layer in LAYERS if layer != "uid" or self.root]
 
     def _try(self, layer: str, step: Callable[[], Any]) -> bool:
         try:
@@ -78,8 +82,7 @@ class Isolation:
             raise OSError("the namespaces could not be prepared")
 
     def _fork_from_helper(self, serve: Callable[[], None]) -> NoReturn:
-        root = os.geteuid() == 0
-        if self.wanted and not root:
+        if self.wanted and not self.root:
             outside = os.geteuid()
             # Without a user namespace an ordinary user can't create the others.
             if self._try("user_ns", lambda: syscalls.unshare(syscalls.CLONE_NEWUSER)):
@@ -90,11 +93,11 @@ class Isolation:
         pid = os.fork()
         if pid == 0:
             helper.close()
-            self._enter(inner if root else None)
+            self._enter(inner if self.root else None)
             inner.close()
             serve()
         inner.close()
-        if root and self.wanted and helper.recv(1):
+        if self.root and self.wanted and helper.recv(1):
             self._map_from_outside(pid, helper)
         os._exit(0)
 
@@ -109,14 +112,13 @@ class Isolation:
         helper.recv(1)
 
     def _enter(self, helper: socket.socket | None) -> None:
-        root = helper is not None
         if self.wanted:
             for layer, flag in _NAMESPACES.items():
                 self._try(layer, lambda flag=flag: syscalls.unshare(flag))  # type: ignore[misc]
             if "uts_ns" in self.active:  # otherwise this would change the host's name
                 with contextlib.suppress(OSError):
                     socket.sethostname("sandbox")
-            self._try("mount_ns", lambda: self._build_tree(root))
+            self._try("mount_ns", self._build_tree)
         if "mount_ns" not in self.active:
             self.folder = f"/tmp/sandbox-{os.urandom(8).hex()}"
             os.mkdir(self.folder, 0o700)
@@ -128,9 +130,9 @@ class Isolation:
         syscalls.prctl(syscalls.PR_SET_DUMPABLE, 0)
         syscalls.prctl(syscalls.PR_SET_CHILD_SUBREAPER, 1)
 
-    def _build_tree(self, root: bool) -> None:
+    def _build_tree(self) -> None:
         syscalls.unshare(syscalls.CLONE_NEWNS)
-        owner = self.outside_user + 1 if root else PROGRAM_USER
+        owner = self.outside_user + 1 if self.root else PROGRAM_USER
         # Any folder can be the mount point: the mount is visible only in this namespace.
         namespaces.build_tree("/tmp", self.python, owner, self.quota_mb)
 
@@ -186,12 +188,12 @@ class Isolation:
         resource.setrlimit(resource.RLIMIT_CPU, (cpu_seconds, cpu_seconds + 1))
         if not self.wanted:
             return
-        if os.geteuid() == 0:
+        if self.root:
             user = PROGRAM_USER if "user_ns" in self.active else self.outside_user + 1
             os.setgroups([])
             os.setresgid(user, user, user)
             os.setresuid(user, user, user)
-        elif "user_ns" in self.active:
+        elif "user_ns" in self.active or os.geteuid() == 0:
             syscalls.drop_capabilities()
         # Its children must not read the fork server, but it must read how much memory they hold.
         syscalls.prctl(syscalls.PR_SET_DUMPABLE, 1)

@@ -185,6 +185,15 @@ def _enter(root: str) -> None:
     syscalls.mount("none", "/", None, syscalls.MS_REMOUNT | syscalls.MS_BIND | syscalls.MS_RDONLY | _MEMORY_FILE_SYSTEM)
 
 
+def may_become(user: int) -> bool:
+    """Whether this process is root and has this user id: the user namespace of a rootless container has few."""
+    if os.geteuid() != 0:
+        return False
+    with open("/proc/self/uid_map") as file:
+        ranges = [(int(first), int(count)) for first, _, count in map(str.split, file)]
+    return any(first <= user < first + count for first, count in ranges)
+
+
 def map_users(pid: int | str, pairs: list[tuple[int, int]]) -> None:
     """Map the users of the user namespace of process `pid`: (inside, outside) pairs, for users and groups alike."""
     lines = "".join(f"{inside} {outside} 1\n" for inside, outside in pairs)

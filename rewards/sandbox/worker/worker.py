@@ -26,6 +26,7 @@ from rewards.sandbox.inside import outcomes
 from rewards.sandbox.inside.frames import BadFrame, receive_frame, send_frame
 from rewards.sandbox.isolation import syscalls
 from rewards.sandbox.isolation.layers import Isolation
+from rewards.sandbox.isolation.namespaces import may_become
 from rewards.sandbox.worker import zygote
 from rewards.sandbox.worker.checking import Check
 from rewards.sandbox.worker.execution import (
@@ -86,7 +87,7 @@ class Worker:
         return server, json.loads(hello)
 
     def _give_up_root(self, user: int) -> None:
-        if os.geteuid() == 0 and self.settings["isolate"]:
+        if self.settings["isolate"] and may_become(user):
             os.setgroups([])
             os.setresgid(user, user, user)
             os.setresuid(user, user, user)

@@ -25,6 +25,12 @@ def sample(number: int, **fields: object) -> dict[str, object]:
     return row | fields
 
 
+def replay(step: int, without: str, instead: str, score: float, **fields: object) -> dict[str, object]:
+    """A recorded replay that changes one step."""
+    kept = {"change": "step", "step": step, "without": without, "instead": instead, "score": score}
+    return kept | {"tests": "", "cause": ""} | fields
+
+
 def with_credit(number: int, **fields: object) -> dict[str, object]:
     """A sample of two steps: the first passes two tests, the second costs one."""
     start = len(f"line one {number}\n")
@@ -33,8 +39,8 @@ def with_credit(number: int, **fields: object) -> dict[str, object]:
     credit = {"credit_spans": spans, "credit_values": [0.5, -0.25], "credit_tests": parts, "credit_replays": 2}
     credit["credit_whole"] = [1.0, 1.0, 0.0, 0.0]
     credit["credit_replayed"] = [
-        {"step": 0, "without": f"line one {number}", "instead": "", "score": 0.0},
-        {"step": 1, "without": "line two", "instead": HOSTILE.replace("\ud800", ""), "score": 0.75},
+        replay(0, f"line one {number}", "", 0.0, tests="0000"),
+        replay(1, "line two", HOSTILE, 0.75, tests="1110"),
     ]
     return sample(number, **(credit | fields))
 

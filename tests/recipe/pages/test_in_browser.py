@@ -4,6 +4,7 @@ import io
 import json
 import shutil
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from PIL import Image
 
 from recipe.pages.run_page import write_run_page
 from scripts.browser import NAMES, BrowserError, Page, browser_page
-from tests.recipe.pages.conftest import make_run
+from tests.recipe.pages.conftest import make_run, replay, with_credit
 
 pytestmark = [
     pytest.mark.slow,
@@ -82,7 +83,7 @@ def test_the_page_draws_filters_and_explains_without_an_error_or_a_request(page:
     assert "replays 2" in explained
     replay = "document.querySelector('.step .replay')"
     assert page.value(f"{replay}.querySelector('figcaption').textContent") == (
-        "replay with this step changed: reward 0.75"
+        "replay, this step changed: passes 75% of the tests (1 passes, 2 passes, 3 passes, 4 fails)"
     )
     assert page.value(f"[...{replay}.querySelectorAll('span')].map(one => one.textContent)")[0] == "- line two\n"
     assert page.value(f"{replay}.querySelector('pre').textContent").count("\n+ </script><script>") == 1
@@ -93,6 +94,28 @@ def test_the_page_draws_filters_and_explains_without_an_error_or_a_request(page:
     assert errors(page) == []
     assert page.requested() == [written.as_uri()]
     assert page.value("performance.getEntriesByType('resource').length") == 0
+
+
+def test_a_step_of_cut_answers_has_the_cut_before_it_and_the_one_after(browser: Page, tmp_path: Path):
+    lines = [f"x{line} = {line}\n" for line in range(16)]
+    ends = [sum(map(len, lines[:line])) for line in range(17)]
+    cuts = [replay(line, "".join(lines[line:]), "", line / 16, change="cut") for line in range(0, 16, 2)]
+    several = [replay(-1, f"x{line}", "", 0.0, change="several") for line in range(10)]
+    row = with_credit(
+        0, response="".join(lines), credit_values=[0.1] * 16, credit_tests=[], credit_replayed=[*cuts, *several],
+        credit_spans=[list(span) for span in pairwise(ends)],
+    )  # fmt: skip
+    run = make_run(tmp_path, steps=1)
+    (run.path / "generations" / "train_000001.jsonl").write_text(json.dumps(row) + "\n")
+    browser.open(path := write_run_page([run]), f"location.href == {json.dumps(path.as_uri())} && {READY}")
+    browser.value("document.querySelectorAll('.answer mark')[5].click()")
+    captions = browser.value("[...document.querySelectorAll('.replay figcaption')].map(one => one.textContent)")
+    assert captions[:2] == [
+        "replay, cut off from step 5 on: passes 25% of the tests",
+        "replay, cut off from step 7 on: passes 38% of the tests",
+    ]
+    assert captions[2:] == ["replay, several steps changed: passes 0% of the tests"] * 6
+    assert "and 4 more replays" in browser.value("document.querySelector('.step').textContent")
 
 
 def place(page: Page, step: float, value: float) -> tuple[float, float]:

@@ -11,7 +11,8 @@ from recipe.pages.page_samples import SAMPLES, read_samples, shares
 from recipe.pages.text import island, shortened
 from recipe.records.run_directory import RunDirectory
 from recipe.runtime.visible import visible
-from tests.recipe.pages.conftest import HOSTILE, make_run, sample, with_credit
+from rewards.counterfactual.replayer import MOST
+from tests.recipe.pages.conftest import HOSTILE, make_run, replay, sample, with_credit
 
 
 def test_hidden_characters_become_visible_and_all_others_stay():
@@ -91,32 +92,40 @@ def test_a_step_without_a_number_as_credit_has_none(tmp_path):
 
 def test_replays_are_those_of_their_steps_and_others_are_skipped(tmp_path):
     run = RunDirectory.prepare(str(tmp_path), "e", "r")
-    first = {"step": 0, "without": "old", "instead": "new", "score": 0.5}
-    broken: list[Any] = [
-        None,
-        [],
-        {},
-        {"step": 3, "score": 1.0},
-        {"step": [], "score": 1.0},
-        {"step": 0.5, "score": 1.0},
-    ]
-    several = {"step": -1, "without": "old", "instead": "", "score": math.nan}
-    run.log_generations(1, "train", [with_credit(0, credit_replayed=[first, *broken, several]), sample(1)])
+    first, good = replay(0, "old", "new", 0.5, tests="10"), replay(1, "", "", 0.5)
+    steps: list[Any] = [3, [], 0.5, True]
+    broken: list[Any] = [None, [], {}, good | {"change": "x"}, *(good | {"step": step} for step in steps)]
+    late = replay(-1, "old", "", math.nan, change="several", cause="time limit")
+    run.log_generations(1, "train", [with_credit(0, credit_replayed=[first, *broken, late]), sample(1)])
     found = read_samples([run])
-    texts = [[place, found.texts[cut], found.texts[put], score] for place, cut, put, score in found.rows[0]["replays"]]
-    assert texts == [[0, "old", "new", 0.5], [-1, "old", "", None]]
+    texts = [one | {key: found.texts[one[key]] for key in ("without", "instead")} for one in found.rows[0]["replays"]]
+    assert texts == [
+        {"change": "step", "at": 0, "without": "old", "instead": "new", "score": 0.5, "tests": "10", "cause": ""},
+        {"change": "several", "at": -1, "without": "old", "instead": "", "score": None, "tests": "",
+         "cause": "time limit"},
+    ]  # fmt: skip
     assert "replays" not in found.rows[1]
+
+
+def test_a_record_with_too_many_replays_or_of_an_older_version_is_read(tmp_path):
+    run = RunDirectory.prepare(str(tmp_path), "e", "r")
+    many = [replay(0, "x", "y", 0.5)] * 10_000
+    older = {key: value for key, value in with_credit(0).items() if key != "credit_replayed"}
+    run.log_generations(1, "train", [with_credit(0, credit_replayed=many), older])
+    first, second = read_samples([run]).rows
+    assert len(first["replays"]) == MOST
+    assert "replays" not in second
 
 
 def test_a_step_without_text_is_no_place_on_the_page(tmp_path):
     run = RunDirectory.prepare(str(tmp_path), "e", "r")
     spans, values = [[0, 5], [5, 5], [5, 9]], [0.1, 0.2, 0.3]
-    replays = [{"step": index, "without": str(index), "instead": "", "score": 0.0} for index in range(3)]
+    replays = [replay(index, str(index), "", 0.0) for index in range(3)]
     row = sample(0, credit_spans=spans, credit_values=values, credit_replayed=replays)
     run.log_generations(1, "train", [row])
     found = read_samples([run]).rows[0]
     assert [piece[1] for piece in found["pieces"] if len(piece) > 1] == [0.1, 0.3]
-    assert [replay[0] for replay in found["replays"]] == [0, 1]
+    assert [one["at"] for one in found["replays"]] == [0, 1]
 
 
 def test_cut_lines_and_other_things_than_samples_are_skipped(tmp_path):

@@ -16,7 +16,7 @@ from recipe import doctor, report
 from recipe.health.record import Record
 from recipe.pages.curves import drawn
 from recipe.pages.differences import between, differences, experiment_of, flat
-from recipe.pages.facts import cost, facts, state, timings
+from recipe.pages.facts import cost, facts, state, timings, under_way
 from recipe.pages.panels import Curve, Panel, every_metric, panels
 from recipe.pages.run_page import run_page
 from recipe.records.run_directory import RunDirectory
@@ -254,12 +254,36 @@ def test_a_run_that_was_cut_off_while_it_wrote_has_a_page(run: RunDirectory):
     assert len(read.island("samples")["rows"]) == 14
 
 
+def test_the_time_under_way_is_that_of_each_start_whatever_the_clock_did():
+    times = [0.0, 10.0, 25.0, 1000.0, 1005.0, 900.0, 903.0, 2000.0]
+    kinds = ["start", "step", "failed", "start", "step", "step", "end", "refused"]
+    assert under_way([{"event": kind, "time": time} for kind, time in zip(kinds, times, strict=True)]) == 33.0
+
+
+def test_a_refused_start_is_an_event_and_changes_nothing_of_the_run(run: RunDirectory):
+    before = facts(run, time.time())
+    run.refuse("train.parquet: no such file")
+    after = facts(run, time.time())
+    assert (before.state, before.findings) == (after.state, after.findings)
+    assert any(kind == "refused" and "no such file" in text for _, kind, _, text in after.events)
+
+
+def test_a_refused_start_of_a_new_run_leaves_no_folder(tmp_path):
+    new = RunDirectory.prepare(str(tmp_path), "e", "new")
+    new.refuse("no such file")
+    assert not new.path.exists()
+    other = RunDirectory.prepare(str(tmp_path), "e", "other")
+    (other.path / "logs" / "mine").write_text("kept")
+    other.refuse("no such file")
+    assert (other.path / "logs" / "mine").exists()
+
+
 @pytest.mark.slow
 def test_a_time_or_a_file_s_name_that_is_no_number_costs_the_run_no_page(run: RunDirectory):
     with open(run.path / "events.jsonl", "a") as file:
         file.write('{"time": 1e300, "event": "alert"}\n')
     (run.path / "generations" / "train_³.jsonl").write_text("{}\n")
-    assert ("from the first event to the last", "-") in cost(run.metrics(), run.events(), 1)
+    assert ("time under way", "-") in cost(run.metrics(), run.events(), 1)
     assert "alert" in run_page([run], time.time())
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from rewards.counterfactual.methods import even_blocks, step_order
 from rewards.counterfactual.plan import PREFIXES, Plan
 from rewards.counterfactual.replay import Sibling, estimate
-from rewards.counterfactual.replayer import LONGEST, Replay, changed_lines
+from rewards.counterfactual.replayer import LONGEST, MOST, Outcome, TimedOut, changed_lines
 from rewards.counterfactual.segments import segment
 from rewards.counterfactual.siblings import of_programs
 from rewards.counterfactual.step_keys import state_keys
@@ -68,23 +68,70 @@ def test_changed_lines_are_what_lies_between_equal_beginnings_and_ends(first, cu
     assert changed_lines("\n".join(old), "\n".join(new)) == (without, instead)
 
 
-def test_changed_lines_are_cut_to_their_length():
-    assert changed_lines("a\n" * 5000, "") == (("a\n" * LONGEST)[:LONGEST], "")
+def test_changed_lines_are_cut_to_their_length_and_fit_into_a_file():
+    assert changed_lines("a\n" * 5000, "") == (("a\n" * LONGEST)[:LONGEST] + " ...", "")
+    assert changed_lines("x = 1", "x = '\ud800'") == ("x = 1", "x = '\\ud800'")
 
 
-def test_each_replay_is_kept_for_a_reader():
+def replays_of(reward, **plan):
+    return [(one.change, one.step, one.without, one.instead) for one in credits_of(reward, **plan).replayed]
+
+
+def test_each_replay_is_kept_for_a_reader_with_the_steps_that_it_tells_of():
     half = credits_of(additive, methods=("delete",), budget=2, choice="uniform", seed=1)
     steps = [index for index, value in enumerate(half.values) if not math.isnan(value)]
     assert len(steps) == 2
-    assert [one[:3] for one in half.replayed] == [(step, LINES[step], "") for step in steps]
+    assert [one[:4] for one in half.replayed] == [("step", step, LINES[step], "") for step in steps]
     assert [one.score for one in half.replayed] == pytest.approx([1 - WEIGHTS[step] for step in steps])
     sibling = "\n".join([*LINES[:3], "d = 5"])
-    replaced = credits_of(lambda lines: float("d = 5" in lines), siblings=[sibling], methods=("replace",))
-    assert Replay(3, "d = 4", "d = 5", 1.0) in replaced.replayed
-    cut = credits_of(additive, methods=("truncate",), budget=2)
-    assert [(one.step, one.without.split("\n"), one.instead) for one in cut.replayed] == [
-        (-1, LINES, ""), (-1, LINES[2:], ""),
+    replaced = replays_of(lambda lines: float("d = 5" in lines), siblings=[sibling], methods=("replace",))
+    assert ("step", 3, "d = 4", "d = 5") in replaced
+    cuts = replays_of(additive, methods=("truncate",), budget=2)
+    assert cuts == [("cut", 0, "\n".join(LINES), ""), ("cut", 2, "\n".join(LINES[2:]), "")]
+    several = replays_of(additive, methods=("shapley",), budget=100)
+    assert {(change, step) for change, step, _, _ in several} == {("several", -1)}
+    assert len(several) == 15  # all coalitions of four steps but that of all
+
+
+def test_a_continuation_is_compared_with_what_the_policy_wrote():
+    written = "def f(a,b):\n a+=3\n return a,b"
+
+    async def verify(changed):
+        return 1.0
+
+    async def resume(cut):
+        return written[:cut] + "\n return b,a"
+
+    plan = Plan(methods=("resample",), budget=3)
+    found = asyncio.run(estimate(written, verify, plan, score=1.0, resume=resume)).replayed
+    assert [(one.change, one.step) for one in found] == [("cut", 0), ("cut", 1), ("cut", 2)]
+    assert "def f(a,b):" in found[0].without
+    assert all("(a, b)" not in one.without for one in found)  # no layout that nobody wrote
+    assert found[2].instead.strip().endswith("return b,a")
+
+
+def test_a_replay_says_its_verdict_in_each_test_or_why_it_has_none():
+    def rewarding(lines):
+        if LINES[1] not in lines:
+            raise TimedOut
+        if LINES[2] not in lines:
+            raise ConnectionError
+        passed = tuple(line in lines for line in LINES)
+        return Outcome(sum(passed) / 4, passed)
+
+    async def verify(changed):
+        return rewarding(set(changed.splitlines()))
+
+    score = Outcome(1.0, (True,) * 4)
+    found = asyncio.run(estimate(PROGRAM, verify, Plan(budget=4, check_flaky=False), score=score)).replayed
+    assert [(one.tests, one.cause) for one in found] == [
+        ("0111", ""), ("", "time limit"), ("", "not judged"), ("1110", ""),
     ]  # fmt: skip
+
+
+def test_a_sample_keeps_as_many_replays_as_a_reader_can_use():
+    program = "\n".join(f"x{number} = {number}" for number in range(50))
+    assert len(credits_of(lambda lines: len(lines) / 50, program).replayed) == MOST
 
 
 def test_either_of_two_steps_alone_is_redundant():

@@ -67,6 +67,25 @@ def test_a_machine_that_protects_nothing_is_refused(mode: str, ordinary_user: bo
         assert "sandbox.isolation=minimal" in message
 
 
+PROBE = """
+import os
+print(os.getuid(), [line.split()[1].strip("0") for line in open("/proc/self/status") if line.startswith("CapEff")])
+print([process for process in os.listdir("/proc") if process.isdigit() and int(process) not in (1, os.getpid())])
+"""
+
+
+@pytest.mark.slow
+def test_root_of_a_container_that_has_no_other_users_is_protected_as_an_ordinary_user_is() -> None:
+    rootless = ["unshare", "--user", "--map-root-user"]
+    server = start_server("--isolation", "strict", prefix=rootless, workers=1)
+    try:
+        (layers,) = [line.partition("active layers: ")[2].split() for line in server.log if "active layers" in line]
+        assert set(layers) == set(LAYERS) - {"uid"}
+        assert asyncio.run(outcome_of(server, PROBE)) == "1000 ['']\n[]\n"
+    finally:
+        server.stop()
+
+
 FORKS = """
 from rewards.sandbox.isolation.layers import Isolation
 def serve():
