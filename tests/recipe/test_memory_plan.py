@@ -505,14 +505,67 @@ def test_a_reference_model_waits_on_the_host_and_is_not_there_with_lora() -> Non
     assert full.reference_bytes == 2
     plain = replace(full, reference_bytes=0)
     difference = plan_sizes(full, SEVEN, 80).layout.host - plan_sizes(plain, SEVEN, 80).layout.host
-    assert difference == 7_615_616_512 * 2
+    # FSDP pins it in blocks of a power of two each, of every tensor.
+    assert difference == 8 * sum(count << (-(-size // 8) * 2 - 1).bit_length() for size, count in SEVEN.tensors)
+    assert 7_615_616_512 * 2 < difference < 2 * 7_615_616_512 * 2
     assert sizes_of("platform=gpu_1x8", "actor_rollout_ref.actor.use_kl_loss=true").reference_bytes == 0
 
 
 def test_ppo_counts_the_critic_too() -> None:
-    ppo = sizes_of("platform=gpu_1x8", "model_preset=qwen2_5_7b", "algorithm.adv_estimator=gae")
+    words, share = ("platform=gpu_1x8", "model_preset=qwen2_5_7b", "algorithm.adv_estimator=gae"), 7_615_616_512 // 8
     # All of its weights and moments in fp32, over 8 ranks, without offloading or adapters.
-    assert plan_sizes(ppo, SEVEN, 80).layout.training["critic"] == 7_615_616_512 * 12 // 8
+    assert plan_sizes(sizes_of(*words, "adaptation=full"), SEVEN, 80).layout.training["critic"] == 12 * share
+    # Beside an actor that trains adapters the critic's update is the larger one: gradients, too, and no logits.
+    layout = plan_sizes(sizes_of(*words, "adaptation=lora"), SEVEN, 80).layout
+    assert layout.rollout["critic"] == 12 * share
+    assert layout.training["critic"] == 16 * share
+    assert "logits" not in layout.training
+    assert layout.training["activations"] > 0
+
+
+OFFLOADED = ("critic.fsdp.param_offload=true", "critic.fsdp.optimizer_offload=true")
+
+
+def test_the_update_of_an_offloaded_critic_is_planned_and_refused_where_it_does_not_fit() -> None:
+    words = ("platform=gpu_1x8", "model_preset=qwen2_5_32b", "algorithm.adv_estimator=gae", *OFFLOADED)
+    (refusal,) = plan_memory(composed(*GRPO, *words), THIRTY_TWO, 79).refusals
+    each = THIRTY_TWO.parameters * 16 / 8 / GIB
+    assert f"{each:.1f} critic" in refusal
+
+
+def test_the_critics_micro_batches_count_and_its_rules_hold() -> None:
+    words = ("platform=gpu_1x8", "model_preset=qwen2_5_7b", "algorithm.adv_estimator=gae")
+
+    def refusals(*more: str) -> str:
+        return "\n".join(plan_memory(composed(*GRPO, *words, *more), SEVEN, 80).refusals)
+
+    few, many = (sizes_of(*words, f"critic.ppo_max_token_len_per_gpu={tokens}") for tokens in (4096, 32768))
+    activations = [plan_sizes(sizes, SEVEN, 800).layout.training["activations"] for sizes in (few, many)]
+    assert activations[1] > activations[0]
+    assert "critic.ppo_max_token_len_per_gpu=10 is less than one full" in refusals(
+        "critic.ppo_max_token_len_per_gpu=10"
+    )
+    assert "critic.ulysses_sequence_parallel_size=3 must" in refusals("critic.ulysses_sequence_parallel_size=3")
+    assert "critic.fsdp.fsdp_size=3 does not" in refusals("critic.fsdp.fsdp_size=3")
+    assert "multiple of critic.ppo_mini_batch_size=7" in refusals("critic.ppo_mini_batch_size=7")
+
+
+def test_engines_that_are_parallel_over_data_have_whole_weights() -> None:
+    words = ("platform=gpu_1x8", "model_preset=qwen2_5_32b")
+    parallel = "actor_rollout_ref.rollout.{}".format
+    tensor, data = (
+        sizes_of(*words, f"{parallel('tensor_model_parallel_size')}={tp}", f"{parallel('data_parallel_size')}={dp}")
+        for tp, dp in ((8, 1), (1, 8))
+    )
+    assert tensor.replicas == data.replicas == 1
+    assert memory_parts.rollout_weights(THIRTY_TWO, data) == 8 * memory_parts.rollout_weights(THIRTY_TWO, tensor)
+    assert memory_parts.cache_bytes_per_token(THIRTY_TWO, data) == 8 * memory_parts.cache_bytes_per_token(
+        THIRTY_TWO, tensor
+    )
+    refusals = plan_sizes(replace(tensor, engine=replace(tensor.engine, data_parallel=3)), THIRTY_TWO, 80).refusals
+    assert any(
+        "times actor_rollout_ref.rollout.data_parallel_size=3 does not divide the 8 GPUs" in one for one in refusals
+    )
 
 
 @pytest.mark.parametrize(
@@ -523,7 +576,7 @@ def test_ppo_counts_the_critic_too() -> None:
         ({"mini_batch_prompts": 100}, "train_batch_size=256 is not a multiple of .*=100.*Valid .*: 1, 2, 4, 8"),
         ({"mini_batch_prompts": 1, "answers": 5}, "ppo_mini_batch_size=1 x rollout.n=5 .* over 8 data-parallel ranks"),
         ({"update_tokens": 2048}, "ppo_max_token_len_per_gpu=2048 is less than one full sequence of 4096 tokens"),
-        ({"sequence_parallel": 8}, "ulysses_sequence_parallel_size=8 must divide 8 GPUs and 28 heads. Valid: 1, 2, 4"),
+        ({"sequence_parallel": 8}, "ulysses_sequence_parallel_size=8 must divide 8 GPUs and 28 heads.* Valid: 1, 2, 4"),
         ({"fsdp_size": 3}, "fsdp_size=3 does not divide the 8 GPUs"),
         ({"max_model_len": 2048}, "= 4096 is more than actor_rollout_ref.rollout.max_model_len=2048"),
         ({"dynamic": False, "micro_batch": 5, "log_prob_micro_batch": 64}, "=5 does not divide a rank's 64 samples"),
