@@ -515,8 +515,9 @@ def test_ppo_counts_the_critic_too() -> None:
     words, share = ("platform=gpu_1x8", "model_preset=qwen2_5_7b", "algorithm.adv_estimator=gae"), 7_615_616_512 // 8
     # All of its weights and moments in fp32, over 8 ranks, without offloading or adapters.
     assert plan_sizes(sizes_of(*words, "adaptation=full"), SEVEN, 80).layout.training["critic"] == 12 * share
-    # Beside an actor that trains adapters the critic's update is the larger one: gradients, too, and no logits.
-    layout = plan_sizes(sizes_of(*words, "adaptation=lora"), SEVEN, 80).layout
+    # Beside an actor that trains adapters and keeps no logits the critic's update is the larger one: gradients, too.
+    small = sizes_of(*words, "adaptation=lora", "actor_rollout_ref.model.use_fused_kernels=true")
+    layout = plan_sizes(small, SEVEN, 80).layout
     assert layout.rollout["critic"] == 12 * share
     assert layout.training["critic"] == 16 * share
     assert "logits" not in layout.training

@@ -5,6 +5,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -15,7 +16,8 @@ pytestmark = pytest.mark.slow
 
 ACTOR = "actor_rollout_ref.actor"
 ADVANTAGES = [1.0, -1.0, 0.5, -0.5, 2.0, 1.0, 0.0, -1.5]
-SHARES = {1: [list(range(8))], 4: [[0, 3], [1, 4], [2, 5], [6, 7]]}
+# Two micro-batches of sequences of 5, 5, 6 and 6 tokens: half of them, a rank's part, ends within a sequence.
+SHARES = {1: [[0, 2, 1, 3, 4, 6, 5, 7]], 4: [[0, 3], [1, 4], [2, 5], [6, 7]]}
 # (ranks, ranks of a group of shards, ranks of a sequence): (4, 2, 1) is two replicas of two shards.
 LAYOUTS = {"one rank": (1, -1, 1), "two replicas": (4, 2, 1), "sequence parallel": (2, -1, 2)}
 
@@ -62,6 +64,13 @@ def found(model: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, li
         in_ranks(_run, ranks, str(folder), str(model), size, sequence)
         results[name] = [json.loads((folder / f"found_{rank}.json").read_text()) for rank in range(ranks)]
     return results
+
+
+def test_a_rank_s_part_of_the_tokens_ends_within_a_sequence():
+    for micro in (SHARES[1][0][:4], SHARES[1][0][4:]):
+        ends = np.cumsum([sum(map(len, answer(row)[:2])) for row in micro])
+        assert ends[-1] % 2 == 0
+        assert ends[-1] // 2 not in ends
 
 
 @pytest.mark.parametrize("layout", ["two replicas", "sequence parallel"])
