@@ -7,7 +7,6 @@ from typing import NamedTuple
 
 import pytest
 
-from benchmarks.chaos.checks import EQUAL
 from recipe.records.run_directory import RunDirectory
 from tests.e2e.conftest import ROOT, quickstart, train, without_ray
 
@@ -80,14 +79,11 @@ def test_a_disk_that_gets_full_ends_the_run_with_its_cause_and_keeps_the_last_ch
     assert (run.checkpoints / "latest_checkpointed_iteration.txt").read_text() == str(SAVED_EVERY)
 
 
-def test_with_room_again_the_command_resumes_and_its_numbers_are_the_same(attempts: dict[str, Attempt]):
+def test_with_room_again_the_command_resumes_and_nothing_that_was_recorded_is_lost(attempts: dict[str, Attempt]):
     status, output, run = attempts["roomy"]
     assert status == 0, output[-6000:]
     assert [event["step"] for event in run.events() if event["event"] == "ready"] == [0, SAVED_EVERY]
     assert [row["step"] for row in run.metrics()] == [1, 2, 3, 4]
     assert run.finished
-    before, after = (
-        {row["step"]: [row[name] for name in EQUAL] for row in attempts[name].run.metrics()}
-        for name in ("full", "roomy")
-    )
-    assert before[3] == after[3]
+    before, after = (attempts[name].run.metrics() for name in ("full", "roomy"))
+    assert before[:SAVED_EVERY] == after[:SAVED_EVERY]
