@@ -3,7 +3,6 @@
 from pathlib import Path
 from typing import Any
 
-import torch
 from omegaconf import DictConfig, OmegaConf
 
 from recipe.capacity.sizes import BYTES, COUNTS
@@ -74,6 +73,8 @@ def _unknown_estimator(config: DictConfig) -> bool:
 
 
 def _unknown_optimiser(config: DictConfig) -> bool:
+    import torch
+
     own = config.actor_rollout_ref.actor.optim
     return own.optimizer_impl == "torch.optim" and not hasattr(torch.optim, own.optimizer)
 

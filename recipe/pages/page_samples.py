@@ -11,7 +11,7 @@ from recipe.pages.text import shortened
 from recipe.records.experiment_page import pieces
 from recipe.records.run_directory import RunDirectory, row_of
 from recipe.runtime.visible import visible
-from rewards.counterfactual.replayer import MOST, MOST_TESTS, Change
+from rewards.counterfactual.replayer import MOST, MOST_TESTS, Extent
 from rewards.sample_credit import PREFIX, ReplayCounts
 
 SAMPLES = 10_000
@@ -138,7 +138,7 @@ def _replays(sample: Mapping[str, Any], texts: Samples) -> list[dict[str, Any]]:
         }
         for one in found[:MOST]
         if isinstance(one, dict)
-        and one.get("change") in get_args(Change)
+        and one.get("change") in get_args(Extent)
         and type(one.get("step")) is int
         and one["step"] in places
     ]

@@ -54,7 +54,7 @@ class Outcome(NamedTuple):
 UNKNOWN, TIMED_OUT = Outcome(math.nan), Outcome(math.nan, ())
 
 
-Change = Literal["step", "cut", "several"]
+Extent = Literal["step", "cut", "several"]
 
 
 class Replay(NamedTuple):
@@ -65,7 +65,7 @@ class Replay(NamedTuple):
     each that passed and "0" for others, if they are known and at most `MOST_TESTS`. cause: why it has no score, or "".
     """
 
-    change: Change
+    change: Extent
     step: int
     without: str
     instead: str
@@ -148,7 +148,7 @@ class Replayer:
         return outcome
 
     async def score(
-        self, changed: WrittenSolution | None, change: Change = "several", step: int = -1, *, continued: bool = False
+        self, changed: WrittenSolution | None, change: Extent = "several", step: int = -1, *, continued: bool = False
     ) -> Array:
         """(1 + tests,): R of a changed solution, and which tests it passed. change, step: as in `Replay`; continued:
         whether it begins as the policy wrote it.
@@ -163,7 +163,7 @@ class Replayer:
 
     def replays(self) -> list[Replay]:
         """At most `MOST` replays, those of single steps first, in an order that does not depend on when they ended."""
-        kinds = get_args(Change)
+        kinds = get_args(Extent)
         return sorted(self._replays, key=lambda one: (kinds.index(one.change), one.step, *map(str, one[2:])))[:MOST]
 
     async def value(self, cut: int, continuations: int, step: int = -1) -> Array:
