@@ -66,5 +66,5 @@ def guide(project: str) -> str:
     for name, plots in sections().items():
         lines += ["", f"## {name.capitalize()}", ""]
         lines += [f"- {plot.title}: {', '.join(f'`{metric}`' for metric in plot.metrics)}" for plot in plots]
-    lines += ["", "## Samples", "", f"- {SAMPLES}: samples of validations, with `trainer.log_val_generations=8`"]
+    lines += ["", "## Samples", "", f"- {SAMPLES}: samples of validations (`trainer.log_val_generations`)"]
     return "\n".join(lines) + "\n"
