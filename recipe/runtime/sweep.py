@@ -22,6 +22,7 @@ PLACES = ("default_local_dir", "experiment_name", "project_name")
 IGNORED = (
     "credit.patience",
     "actor_rollout_ref.nccl_timeout",
+    "trainer.log_val_generations",
     "actor_rollout_ref.actor.fsdp_config.reshard_after_forward",
     "actor_rollout_ref.rollout.engine_kwargs.vllm.worker_extension_cls",
     "actor_rollout_ref.rollout.enable_chunked_prefill",
