@@ -298,7 +298,7 @@ server = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)", 
 log("events.jsonl", event="start")
 log("events.jsonl", event="ready", step=begun)
 for step in range(begun + 1, 7):
-    time.sleep(0.3)
+    time.sleep(0.05)
     if waits and step == 4:
         server.wait(60)
     if server.poll() is not None and step > 3:

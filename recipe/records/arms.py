@@ -15,7 +15,7 @@ from pathlib import Path
 from recipe.records import kept_runs
 from recipe.records.run_directory import RunDirectory
 from recipe.records.tables import markdown_table
-from recipe.records.versions import starting_weights
+from recipe.records.versions import check_version, starting_weights
 
 SHOWN = 4
 """Names of runs in a cell; of more, the number of the rest."""
@@ -27,17 +27,29 @@ def finished_runs(source: Path) -> list[RunDirectory]:
     """The finished runs, by name. source: a folder of run directories, or a file written by recipe.keep.
 
     Raises:
-        RecordsError: the file cannot be read.
+        RecordsError: the file cannot be read, or this release does not know the version of a run's records.
     """
     if kept_runs.is_file(source):
         return list(kept_runs.read(source))
     return [run for run in _directories(source) if run.finished]
 
 
+def known_run(path: Path) -> RunDirectory:
+    """The run directory at a path.
+
+    Raises:
+        RecordsError: this release does not know the version of its records.
+    """
+    run = RunDirectory(path)
+    if (path / "config.yaml").exists():
+        check_version(run.recorded_version(), path)
+    return run
+
+
 def _directories(source: Path) -> list[RunDirectory]:
     """Run directories by name, also of runs that died before their first event."""
     folders = {path.parent for file in ("config.yaml", "events.jsonl") for path in source.glob(f"*/{file}")}
-    return [RunDirectory(folder) for folder in sorted(folders)]
+    return [known_run(folder) for folder in sorted(folders)]
 
 
 def summary_folder(source: Path) -> Path:

@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from recipe.records.arms import ReportError, finished_runs
+from recipe.records.arms import ReportError, finished_runs, known_run
 from recipe.records.experiment_page import skill_table
 from recipe.records.kept_runs import is_file
 from recipe.records.pictures import draw_learning_curve
@@ -50,7 +50,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> None:
     """Run the subcommand."""
     paths: list[Path] = options.runs
-    runs = [run for path in paths for run in (finished_runs(path) if is_file(path) else [RunDirectory(path)])]
+    runs = [run for path in paths for run in (finished_runs(path) if is_file(path) else [known_run(path)])]
     print(summarize(runs))
     if options.out is not None:
         options.out.mkdir(parents=True, exist_ok=True)

@@ -89,7 +89,8 @@ def require_living(engines: Iterable[Any], seconds: float) -> None:
         time.sleep(0.2)
     if death is not None:
         raise ProcessDied(death)
-    ray.get([engine.collective_rpc.remote("check_health") for engine in engines])
+    if asked := [engine.collective_rpc.remote("check_health") for engine in engines]:
+        ray.get(asked)
 
 
 def hanging_rank(logs: Path | None, job: str) -> str | None:

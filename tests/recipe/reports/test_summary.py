@@ -3,8 +3,10 @@ from omegaconf import OmegaConf
 
 from recipe import keep
 from recipe.records.run_directory import RunDirectory
+from recipe.records.versions import VERSION
 from recipe.report import main
 from recipe.reports.summary import summarize
+from tests.composing import composed
 
 
 def _run(tmp_path, name: str, before: float, after: float, skill: str = "sql") -> RunDirectory:
@@ -58,3 +60,14 @@ def test_the_runs_of_a_kept_file_give_the_rows_of_their_folders(tmp_path, capsys
 def test_a_folder_without_a_run_ends_with_a_message(tmp_path, capsys):
     assert main(["summary", str(tmp_path)]) == 2
     assert "holds no run with a validation" in capsys.readouterr().err
+
+
+def test_a_run_of_a_later_release_is_refused_by_its_version(tmp_path, capsys):
+    run = RunDirectory.prepare(str(tmp_path), "e", "grpo.s0")
+    run.write_config(composed("experiment=quickstart"))
+    run.log_event("end")
+    config = run.path / "config.yaml"
+    config.write_text(config.read_text().replace(f"records_version: {VERSION}", "records_version: 99"))
+    for words in (["summary", str(run.path)], ["online", str(run.path.parent)]):
+        assert main(words) != 0
+        assert "version 99 of the records" in capsys.readouterr().err

@@ -88,6 +88,7 @@ def test_a_death_is_waited_for_where_others_may_have_noticed_it_first(monkeypatc
     require_living([], seconds=0.0)
     with pytest.raises(ProcessDied, match="the worker X died"):
         require_living([], seconds=60.0)
+    assert not ray.is_initialized()
 
 
 def test_the_users_own_interrupt_stays_what_it_is(tmp_path: Path, impatient, without_ray):
