@@ -117,5 +117,6 @@ def run_job(config: DictConfig, overrides: Sequence[str]) -> None:
     if status == STATUS:
         sys.exit(STATUS)  # stopped on request: no other run begins
     if status:
-        print(f"== {name} failed: see {run.path}/logs", file=sys.stderr, flush=True)
+        logs = run.path / "logs"  # a start that was refused leaves none
+        print(f"== {name} failed: see {logs if logs.is_dir() else 'above'}", file=sys.stderr, flush=True)
         raise JobFailed(f"{name} ended with exit status {status}")
