@@ -129,8 +129,7 @@ async def estimate(
     # An agent that is right in its first turn has one step, which other samples of the group compare theirs with.
     if len(steps) < 2 and plan.unit != "turn" and plan.methods != ("returns",):
         return without_credit("unparsable" if unparsable else "one_step")
-    rewritten = edits.rewritten() or edits.whole()
-    replayer = Replayer(verify, resume, measure, written=edits.whole(), rewritten=rewritten)
+    replayer = Replayer(verify, resume, measure)
     outcome = score if isinstance(score, Outcome) else Outcome(score)
     reference, cause = await _reference(edits, plan, outcome, replayer)
     if cause:
@@ -226,6 +225,7 @@ async def _reference(edits: Edits, plan: Plan, own: Outcome, replayer: Replayer)
     written = edits.whole()
     only_continues = plan.methods == ("resample",) and plan.prefixes == "even"
     rewritten = written if only_continues else edits.rewritten()
+    replayer.written, replayer.rewritten = written, rewritten or written
     if rewritten is None or (rewritten == written and not plan.check_flaky and not plan.coverage):
         return own, ""
     reference = again = await replayer.outcome(rewritten, fresh=True, measured=plan.coverage)

@@ -105,21 +105,15 @@ class Replayer:
 
     asked: replays that the plan required. invalid: those without a valid program. unjudged: those that the verifier
     could not judge. timeouts: those over their time limit. judged: those that were passed to the verifier. tests:
-    number of tests in the vectors, set once the solution's own are known. written: the solution; rewritten: in the
-    layout of its replays. measure: a verifier that also reports the statements that were executed.
+    number of tests in the vectors, set once the solution's own are known. written, rewritten: the solution, and in the
+    layout of its replays, set with its reference. measure: a verifier that also reports the statements that were
+    executed.
     """
 
-    def __init__(
-        self,
-        verify: Verify,
-        resume: Resume | None = None,
-        measure: Verify | None = None,
-        *,
-        written: WrittenSolution = "",
-        rewritten: WrittenSolution = "",
-    ):
+    def __init__(self, verify: Verify, resume: Resume | None = None, measure: Verify | None = None):
         self.verify = verify
-        self.written, self.rewritten = written, rewritten
+        self.written: WrittenSolution = ""
+        self.rewritten: WrittenSolution = ""
         self.measure = measure or verify
         self.resume = resume
         self.tests = 0
