@@ -38,6 +38,7 @@ from recipe.runtime.ray_session import (
     ClusterError,
     claim_own_ray,
     on_this_node,
+    processor_environment,
     ray_address,
     session_logs,
     start_ray,
@@ -110,7 +111,9 @@ def train(config: DictConfig, settings: Settings, run: RunDirectory) -> None:
     from recipe.training.task_runner import SkillCreditTaskRunner
 
     weights = remember(config, run)["weights"]
-    run.log_event("start", command=config.run.command, commit=source_commit(), weights=weights, processor=processor())
+    threads = processor_environment(config).get("OMP_NUM_THREADS")  # as the model, it decides how sums are rounded
+    kind = processor() + (f", threads: {threads}" if threads else "")
+    run.log_event("start", command=config.run.command, commit=source_commit(), weights=weights, processor=kind)
     run.write_config(config)
     os.environ[RUN_FOLDER] = str(run.path)  # for this process; Ray's workers get it with theirs
     if (reports := reports_file()) is not None:

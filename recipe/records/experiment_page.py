@@ -99,7 +99,7 @@ def update_report(run: RunDirectory) -> Path:
         versions={name: version(name) for name in PACKAGES},
         commit=(starts[-1].get("commit") if starts else None) or source_commit(),
         python=platform.python_version(),
-        machine=f"{processor()}, {platform.machine()}, {platform.system()}",
+        machine=f"{start.get('processor') or processor()}, {platform.machine()}, {platform.system()}",
         weights=start.get("weights", ""),
     )
     path = run.path / "EXPERIMENT.md"

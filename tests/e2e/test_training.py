@@ -1,6 +1,7 @@
 """Training on the real stack: it learns, survives SIGTERM and its engine's SIGKILL, is recorded and exported."""
 
 import os
+import re
 import signal
 from pathlib import Path
 
@@ -77,11 +78,15 @@ def test_sigterm_saves_the_step_under_way_and_none_is_trained_again(killed_and_c
     assert _events(killed_and_continued, "ready")[2]["step"] == stop["step"]
 
 
-def test_both_starts_name_the_weights_that_training_began_with(killed_and_continued: RunDirectory, micro_start: Path):
+def test_starts_name_the_weights_that_training_began_with_and_the_threads(
+    killed_and_continued: RunDirectory, micro_start: Path
+):
     digest = weights_digest(micro_start / "model")
     assert digest
     assert [event["weights"] for event in _events(killed_and_continued, "start")] == 3 * [digest]
-    assert digest in (killed_and_continued.path / "EXPERIMENT.md").read_text()
+    report = (killed_and_continued.path / "EXPERIMENT.md").read_text()
+    assert digest in report
+    assert re.search(r", threads: \d+, ", report)
     assert 'id="data-samples"' in (killed_and_continued.path / "run.html").read_text()
 
 
