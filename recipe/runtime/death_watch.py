@@ -25,6 +25,8 @@ from workers.ranks import WORDS, reports_file
 LOOK_EVERY_SECONDS = 5.0
 # verl gets this long to notice the death itself, as it does while it generates.
 GRACE_SECONDS = 30.0
+# Ray gets this long to list a death once the trainer has failed.
+LISTED_SECONDS = 10.0
 # Not SIGINT: a process that a script started in the background ignores it.
 SIGNAL = signal.SIGUSR2
 # A dead engine's exception is at the end of its log.
@@ -50,6 +52,14 @@ def find_death(logs: Path | None, job: str) -> str | None:
     if actor and (named := hanging_rank(logs, job)):
         return f"{actor}; before that, {named}"
     return actor or (dead_engine(logs, job) if logs else None)
+
+
+def death_within(seconds: float, logs: Path | None, job: str) -> str | None:
+    """`find_death`, asked again for so long: what a dead node breaks can fail before Ray lists its death."""
+    deadline = time.monotonic() + seconds
+    while (death := find_death(logs, job)) is None and time.monotonic() < deadline:
+        time.sleep(0.2)
+    return death
 
 
 def dead_actor(actors: Iterable[Mapping[str, Any]], job: str) -> str | None:
@@ -84,10 +94,7 @@ def require_living(engines: Iterable[Any], seconds: float) -> None:
     Raises:
         ProcessDied: which process died and why. ray.exceptions.RayError: an engine elsewhere, or its server, is dead.
     """
-    job, deadline = ray.get_runtime_context().get_job_id(), time.monotonic() + seconds
-    while (death := find_death(session_logs(), job)) is None and time.monotonic() < deadline:
-        time.sleep(0.2)
-    if death is not None:
+    if death := death_within(seconds, session_logs(), ray.get_runtime_context().get_job_id()):
         raise ProcessDied(death)
     if asked := [engine.collective_rpc.remote("check_health") for engine in engines]:
         ray.get(asked)
@@ -150,7 +157,7 @@ def ending_when_a_process_dies(logs: Path | None, job: str) -> Iterator[None]:
         waited = isinstance(error, RayError) and "died" in str(error)
         if waited and (named := hanging_rank(logs, job)):
             raise ProcessDied(f"a worker died; before that, {named}") from error
-        if isinstance(error, RuntimeError) and (death := find_death(logs, job)):
+        if isinstance(error, RuntimeError) and (death := death_within(LISTED_SECONDS, logs, job)):
             raise ProcessDied(death) from error
         raise
     finally:

@@ -30,6 +30,7 @@ LAST_WORDS = """\
 def impatient(monkeypatch):
     monkeypatch.setattr(death_watch, "LOOK_EVERY_SECONDS", 0.05)
     monkeypatch.setattr(death_watch, "GRACE_SECONDS", 0.05)
+    monkeypatch.setattr(death_watch, "LISTED_SECONDS", 0.0)
 
 
 @pytest.fixture
@@ -67,7 +68,7 @@ def test_a_block_that_waits_for_a_dead_engine_is_ended(tmp_path: Path, impatient
         time.sleep(30)
 
 
-def test_a_trainer_that_fails_for_want_of_answers_names_the_dead_engine(tmp_path: Path, without_ray):
+def test_a_trainer_that_fails_for_want_of_answers_names_the_dead_engine(tmp_path: Path, impatient, without_ray):
     def fails(error: Exception) -> None:
         with ending_when_a_process_dies(tmp_path, "01000000"):
             raise error
@@ -89,6 +90,13 @@ def test_a_death_is_waited_for_where_others_may_have_noticed_it_first(monkeypatc
     with pytest.raises(ProcessDied, match="the worker X died"):
         require_living([], seconds=60.0)
     assert not ray.is_initialized()
+
+
+def test_a_trainer_that_fails_before_ray_lists_the_death_names_it(monkeypatch, without_ray):
+    deaths = iter([None, None, "the worker X died"])
+    monkeypatch.setattr(death_watch, "find_death", lambda logs, job: next(deaths))
+    with pytest.raises(ProcessDied, match="the worker X died"), ending_when_a_process_dies(None, "01000000"):
+        raise RuntimeError("3 of 4 prompts failed")
 
 
 def test_the_users_own_interrupt_stays_what_it_is(tmp_path: Path, impatient, without_ray):
