@@ -8,7 +8,7 @@ because transformers 5.9 gets them wrong: the special tokens (it swaps begin and
 from pathlib import Path
 from typing import Any
 
-from data_prep.pretrained.errors import PretrainedError
+from data_prep.pretrained import PretrainedError
 from data_prep.pretrained.gguf_files import Header
 
 _PROBE = "def f(x):\n    return    x + 12 , 345 . é\n\n\tf( 7)  8 ?"

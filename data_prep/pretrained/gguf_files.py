@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from data_prep.pretrained.errors import PretrainedError
+from data_prep.pretrained import PretrainedError
 
 _INSTALL = "bash scripts/setup.sh installs it (extra `gguf` of pyproject.toml)"
 
