@@ -51,7 +51,7 @@ DATA_PREP = (
     Layer("audit_tests", "govern", "impossible", "micro", "graphs", "pretrained", "validate", independent=True),
     Layer("strength"),
     Layer("sources"),
-    Layer("proving", "governance", "hidden_databases", independent=True),
+    Layer("proving", "governance", independent=True),
     Layer("tasks"),
     Layer("json_lines"),
     Layer("schema"),

@@ -14,8 +14,7 @@ from data_prep import proving
 from data_prep.public import apps, evalplus, grapharena, maths, spider
 from data_prep.schema import read_rows
 from data_prep.sources import codecontests, countdown_tasks, gsm8k, humaneval, mbpp
-from data_prep.sources.shown_tests import ShowTests
-from data_prep.sources.source import MORE_SOLUTIONS
+from data_prep.sources.source import MORE_SOLUTIONS, ShowTests
 from data_prep.tasks import read_tasks
 from rewards import human_eval, registry
 from tests.data_prep.task_examples import write_lines
