@@ -31,13 +31,12 @@ REWARDS = (
     Layer("counterfactual"),
     Layer("environments"),
     Layer("verl_rows"),
-    Layer("human_eval"),
     Layer("verifiers"),
     Layer("registry"),
     Layer("guardrails", "settings", independent=True),
     Layer("analysis"),
     Layer("verdict"),
-    Layer("sandbox", "extraction", "requests", "sample_credit", "shapes", "seeds", "skills", independent=True),
+    Layer("sandbox", "extraction", "requests", "sample_credit", "shapes", "skills", independent=True),
 )
 SANDBOX = (
     Layer("__main__"),

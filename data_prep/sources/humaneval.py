@@ -11,7 +11,7 @@ from typing import Any
 from data_prep.sources import hub
 from data_prep.sources.hub import PublicSet
 from data_prep.sources.source import ShowTests, add_show_tests, shown_lines, shown_tests, source_parser
-from rewards import human_eval
+from rewards.verl_rows import human_eval_truth
 
 PUBLIC = PublicSet(
     "humaneval",
@@ -28,7 +28,7 @@ _INSTRUCTION = "Complete this function. Answer with the whole program, imports i
 def convert(record: dict[str, Any], split: str, index: int, *, show_tests: ShowTests = "none") -> dict[str, Any]:
     """The task of a record; the prompt has the examples of its docstring with any `show_tests`."""
     solution = record["prompt"] + record["canonical_solution"]
-    truth = human_eval.truth_of(record["prompt"], record["test"], record["entry_point"], record["canonical_solution"])
+    truth = human_eval_truth(record["prompt"], record["test"], record["entry_point"], record["canonical_solution"])
     visible = shown_tests(truth["tests"], show_tests)
     return {
         "id": f"humaneval/{record['task_id'].removeprefix('HumanEval/')}",
