@@ -35,8 +35,7 @@ from recipe.evaluation.samples import Problem, Sample, SampleJournal, data_files
 from recipe.evaluation.servers import Endpoints, ServerError
 from recipe.evaluation.vllm_servers import vllm_servers
 from recipe.records.tables import cut_warnings, table_console
-from recipe.runtime.command_line import program
-from recipe.runtime.console import EvaluationState, ProgressReporter
+from recipe.runtime.console import EvaluationState, ProgressReporter, program
 from recipe.settings import AgentsSettings, SettingsError, read_agents
 from rewards import setting_names
 from rewards.environments import ENVIRONMENTS

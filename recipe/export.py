@@ -23,7 +23,7 @@ from recipe.evaluation.exported import ExportError, checkpoint, merge
 from recipe.evaluation.servers import ServerError
 from recipe.records.run_directory import RunDirectory
 from recipe.records.versions import RecordsError
-from recipe.runtime.command_line import program
+from recipe.runtime.console import program
 
 REFUSED, FAILED = 2, 1
 
