@@ -4,9 +4,7 @@ import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from data_prep.english.number_operations import NUMBER, NUMBERS
-from data_prep.english.operation import Constant, Operation, VariableValue
-from data_prep.english.text_operations import TEXT, WORDS
+from data_prep.english.operations import NUMBER, NUMBERS, TEXT, WORDS, Constant, Operation, VariableValue
 
 # Parameter names and what a prompt calls them.
 _PARAMETERS = {

@@ -18,9 +18,8 @@ from data_prep.files import file_hash
 from data_prep.machine import available_memory, disk_refusal, gigabytes
 from data_prep.made_from import alone
 from data_prep.pretrained import PretrainedError
-from data_prep.pretrained.convert import convert
 from data_prep.pretrained.folders import Description, check_folder, hashes, made_before, write_description
-from data_prep.pretrained.gguf_files import read_header
+from data_prep.pretrained.gguf_files import convert, read_header
 from data_prep.pretrained.releases import RELEASES, Release, gguf_of, require_wheel
 
 PARENT = Path("data/pretrained")

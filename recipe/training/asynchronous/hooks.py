@@ -18,7 +18,7 @@ from verl.workers.rollout.llm_server import FullyAsyncLLMServerClient, LLMServer
 
 from recipe.training.asynchronous.prompts import DRAWN, DrawnPrompt, PromptStream, place_metrics, version_metrics
 from recipe.training.batch_skills import by_group, prompt_of
-from recipe.training.hooks.replay import WatchedAsyncReplayBuffer, WatchedReplayBuffer
+from recipe.training.hooks.replay_buffers import WatchedAsyncReplayBuffer, WatchedReplayBuffer
 from recipe.training.hooks.step import SkillCreditHooks
 from recipe.training.protector import checkpoint_folder, resumed_folder
 from recipe.training.retries import prompt_batch
