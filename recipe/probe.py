@@ -20,10 +20,10 @@ from data_prep.json_lines import write_lines
 from data_prep.schema import DataFileError, read_rows, write_rows
 from data_prep.splits import may_train
 from recipe.evaluate import RequestError, budget_of, evaluate, explain, parser
+from recipe.evaluation import ServerError
 from recipe.evaluation.folder import FolderError
 from recipe.evaluation.metrics import by_data_set, group, measure
 from recipe.evaluation.samples import Problem, Sample, data_files
-from recipe.evaluation.servers import ServerError
 from recipe.records.run_directory import write_atomically
 from recipe.records.tables import cut_warnings, table_console
 

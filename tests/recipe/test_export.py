@@ -17,9 +17,8 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 import recipe.export
 from data_prep.micro.model import make
 from data_prep.schema import DataFileError
-from recipe.evaluation import same_model
+from recipe.evaluation import ServerError, same_model
 from recipe.evaluation.exported import checkpoint, merge_adapter
-from recipe.evaluation.servers import ServerError
 from recipe.export import compare, main, validation_prompts
 from recipe.records.run_directory import RunDirectory
 from tests.recipe.evaluation.openai_server import Behaviour, serving
