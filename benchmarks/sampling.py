@@ -2,8 +2,8 @@
 
     python -m benchmarks.sampling
 
-vLLM draws one random number per entry of the vocabulary from each row's generator; ours
-(``workers/cpu/vllm_worker.py``) draws one per row. Medians of alternating repeats, with their range.
+vLLM draws one random number per entry of the vocabulary from each row's generator; ours (``workers/cpu/sampling.py``)
+draws one per row. Medians of alternating repeats, with their range.
 """
 
 import argparse
@@ -14,7 +14,7 @@ from collections.abc import Callable
 import torch
 from vllm.v1.sample.ops.topk_topp_sampler import TopKTopPSampler
 
-from workers.cpu.vllm_worker import InverseSampler
+from workers.cpu.sampling import InverseSampler
 
 
 def main() -> None:

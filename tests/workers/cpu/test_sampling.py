@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from benchmarks.sampling import measure
-from workers.cpu import vllm_worker
-from workers.cpu.vllm_worker import InverseSampler, invert
+from workers.cpu import sampling
+from workers.cpu.sampling import InverseSampler, invert
 
 WEIGHTS = st.lists(st.integers(0, 1000), min_size=1, max_size=30).filter(any)
 VARIATES = st.integers(0, 2**20 - 1).map(lambda count: count / 2**20)
@@ -29,7 +29,7 @@ def test_the_entry_is_the_first_whose_cumulative_probability_is_above(
     weights: list[int], uniforms: list[float], block: int
 ):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(vllm_worker, "BLOCK", block)
+        patch.setattr(sampling, "BLOCK", block)
         found = invert(*rows_of(weights, uniforms)).tolist()
     sums = list(accumulate(weights))
     targets = [Fraction(uniform) * sums[-1] for uniform in uniforms]

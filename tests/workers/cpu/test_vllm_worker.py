@@ -10,7 +10,8 @@ from vllm.v1.sample.metadata import SamplingMetadata
 from vllm.v1.sample.sampler import Sampler
 from vllm.v1.worker.cpu_worker import CPUWorker
 
-from workers.cpu.vllm_worker import InverseSampler, TrainingCpuWorker
+from workers.cpu.sampling import InverseSampler
+from workers.cpu.vllm_worker import TrainingCpuWorker
 
 
 def metadata(generators: dict[int, torch.Generator], temperature: float) -> SamplingMetadata:
