@@ -25,8 +25,7 @@ from data_prep.proving import prove
 from data_prep.schema import DataFileError
 from data_prep.sources.source import MORE_SOLUTIONS, judge_of, positive, share
 from data_prep.strength.measuring import Measurement, measured
-from data_prep.strength.report import counts_of, report
-from data_prep.strength.strength import Strength
+from data_prep.strength.strength import Strength, counts_of, report
 from data_prep.strength.suites import VERIFIERS, with_tests
 from data_prep.tasks import Task, checked_tasks, write_task_rows, write_tasks
 from rewards.analysis.parsing import parse

@@ -17,7 +17,7 @@ from recipe.health.rules import RULES, Finding, findings
 from recipe.records.run_directory import RunDirectory
 from recipe.records.tables import markdown_table
 from recipe.records.versions import RecordsError, unreadable
-from recipe.runtime.command_line import program
+from recipe.runtime.console import program
 from recipe.runtime.visible import visible
 
 HEALTHY, FOUND, REFUSED = 0, 1, 2

@@ -32,7 +32,7 @@ from recipe.evaluation.verified import JudgedSamples, PreferencePair, pairs, rea
 from recipe.evaluation.vllm_servers import last_error
 from recipe.records.run_directory import read_jsonl, write_atomically
 from recipe.report import main as print_report
-from recipe.runtime.command_line import program
+from recipe.runtime.console import program
 from recipe.studies.manifest import StudyError, claim
 from recipe.training.preference import DpoSettings
 

@@ -18,12 +18,12 @@ from omegaconf import DictConfig, ListConfig
 
 from data_prep.schema import DataFileError, read_rows, row_model
 from data_prep.sources.source import positive
-from recipe.evaluation.agreement import NEAR_TIE, Messages, differences, prepared
+from recipe.evaluation import ServerError
 from recipe.evaluation.exported import ExportError, checkpoint, merge
-from recipe.evaluation.servers import ServerError
+from recipe.evaluation.same_model import NEAR_TIE, Messages, differences, prepared
 from recipe.records.run_directory import RunDirectory
 from recipe.records.versions import RecordsError
-from recipe.runtime.command_line import program
+from recipe.runtime.console import program
 
 REFUSED, FAILED = 2, 1
 

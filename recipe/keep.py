@@ -27,7 +27,7 @@ from recipe.records.arms import finished_runs
 from recipe.records.kept_runs import KeptRun, is_file
 from recipe.records.run_directory import RunDirectory
 from recipe.records.versions import RecordsError, check_version
-from recipe.runtime.command_line import program
+from recipe.runtime.console import program
 
 # Metrics that no table reads; they make up most of a row. Some repeat others: `actor/loss` is pg_loss and penalties.
 LEFT_OUT = (

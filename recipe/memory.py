@@ -25,7 +25,7 @@ from recipe.capacity.model_shape import UnknownShapeError, shape_of
 from recipe.capacity.room import disk_refusals, machine_memory, study_disk
 from recipe.capacity.supervised import supervised_disk, supervised_parts, supervised_refusals
 from recipe.records.tables import table_console
-from recipe.runtime.command_line import program
+from recipe.runtime.console import program
 from recipe.settings import SettingsError
 from workers.cpu.processor import settle_precision
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from torch import Tensor
 
-from recipe.runtime.command_line import program
+from recipe.runtime.console import program
 
 REFUSED = 2
 

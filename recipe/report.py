@@ -21,7 +21,7 @@ from recipe.reports import (
     speed,
     summary,
 )
-from recipe.runtime.command_line import program
+from recipe.runtime.console import program
 from recipe.runtime.visible import visible
 
 SUBCOMMANDS = {

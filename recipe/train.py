@@ -30,8 +30,7 @@ from recipe.checks.model import remember
 from recipe.preflight import compose_or_explain, examine
 from recipe.records.run_directory import RunDirectory, RunDirectoryError
 from recipe.records.tables import table_console
-from recipe.runtime.command_line import program
-from recipe.runtime.console import ProgressReporter, TrainingState
+from recipe.runtime.console import ProgressReporter, TrainingState, program
 from recipe.runtime.death_watch import ending_when_a_process_dies
 from recipe.runtime.left_weights import remove_left_weights
 from recipe.runtime.ray_session import (
@@ -108,7 +107,7 @@ def train(config: DictConfig, settings: Settings, run: RunDirectory) -> None:
 
     from recipe.records.experiment_page import processor, source_commit, update_report
     from recipe.records.skill_record import update_skill_report
-    from recipe.training.task_runner import SkillCreditTaskRunner
+    from recipe.training.trainer import SkillCreditTaskRunner
 
     weights = remember(config, run)["weights"]
     threads = processor_environment(config).get("OMP_NUM_THREADS")  # as the model, it decides how sums are rounded

@@ -1,13 +1,15 @@
 """Rows of verl's own preprocess scripts: their data sources and ground truths in the terms of our verifiers. Pure.
 
-With `reward.custom_reward_function.path=pkg://rewards` verl passes such rows to `compute_score` as they are.
+With `reward.custom_reward_function.path=pkg://rewards` verl passes such rows to `compute_score` as they are. Of
+HumanEval's published form `check(candidate)` becomes unit tests.
 """
 
+import ast
 import json
 from functools import lru_cache
 from typing import Any
 
-from rewards import human_eval
+from rewards.verifiers import entry_points
 
 # The names that verl 0.9.1's default_compute_score knows, except those of images and of search; and HumanEval, of which
 # verl has no script: its rows hold the published fields.
@@ -62,7 +64,7 @@ def _human_eval(data_source: str, record: Any) -> dict[str, Any]:
     if not isinstance(record, dict) or not {"test", "entry_point"} <= record.keys():
         raise ValueError(f"{data_source}: the ground truth needs 'test' and 'entry_point'")
     name = record["entry_point"]
-    return human_eval.truth_of(record.get("prompt") or f"def {name}(*_):\n", record["test"], name)
+    return human_eval_truth(record.get("prompt") or f"def {name}(*_):\n", record["test"], name)
 
 
 def joined(lines: Any) -> str:
@@ -82,3 +84,48 @@ def _calls(pairs: list[tuple[Any, Any]]) -> dict[str, Any]:
 
 def _arguments(given: Any) -> list[Any]:
     return [json.loads(line) for line in given.split("\n") if line.strip()] if isinstance(given, str) else list(given)
+
+
+def human_eval_truth(prompt: str, test: str, entry_point: str, solution: str = "    pass\n") -> dict[str, Any]:
+    """The ground truth of a problem; SyntaxError or ValueError if its parts are not of the published form.
+
+    prompt: the head of the function, after imports and helper functions. test: defines `check(candidate)`.
+    entry_point: the function's name. solution: the rest of the function.
+    """
+    program = f"{prompt}\n{solution}"
+    tests = [entry_points.with_imports(program, unit) for unit in unit_tests(prompt, test, entry_point)]
+    return {"tests": tests} | entry_points.named(program, tests)
+
+
+def unit_tests(prompt: str, test: str, entry_point: str) -> list[str]:
+    """The published `check(candidate)` as unit tests: one per assertion if it contains only assertions, which allows
+    partial credit, else one for all of it. Tests may use the prompt's helper functions.
+    """
+    tree = ast.parse(test)
+    checks = [node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == "check"]
+    if len(checks) != 1 or not checks[0].args.args:
+        raise ValueError("the test must define one function check(candidate)")
+    check = checks[0]
+    before = [node for node in tree.body if node is not check and not _is_idle(node)]
+    helpers = "\n".join(map(ast.unparse, [*_helpers(prompt, entry_point), *before]))
+    body = [node for node in check.body if not _is_idle(node)]
+    if all(isinstance(node, ast.Assert) for node in body):
+        pieces = [f"{check.args.args[0].arg} = {entry_point}\n{ast.unparse(node)}" for node in body]
+    else:
+        pieces = [f"{ast.unparse(check)}\ncheck({entry_point})"]
+    return [f"{helpers}\n{piece}".strip() for piece in pieces]
+
+
+def _helpers(prompt: str, entry_point: str) -> list[ast.stmt]:
+    tree = ast.parse(prompt + "\n    pass\n")
+    helpers = [node for node in tree.body if not (isinstance(node, ast.FunctionDef) and node.name == entry_point)]
+    return helpers if any(isinstance(node, ast.FunctionDef) for node in helpers) else []
+
+
+def _is_idle(node: ast.stmt) -> bool:
+    """Whether a test does not need a statement: documentation, METADATA, `assert True`."""
+    if isinstance(node, ast.Assert):
+        return isinstance(node.test, ast.Constant) and bool(node.test.value)
+    if isinstance(node, ast.Assign):
+        return any(isinstance(target, ast.Name) and target.id == "METADATA" for target in node.targets)
+    return isinstance(node, ast.Pass) or (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant))

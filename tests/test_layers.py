@@ -31,13 +31,12 @@ REWARDS = (
     Layer("counterfactual"),
     Layer("environments"),
     Layer("verl_rows"),
-    Layer("human_eval"),
     Layer("verifiers"),
     Layer("registry"),
     Layer("guardrails", "settings", independent=True),
     Layer("analysis"),
     Layer("verdict"),
-    Layer("sandbox", "extraction", "requests", "sample_credit", "shapes", "seeds", "skills", independent=True),
+    Layer("sandbox", "extraction", "requests", "sample_credit", "shapes", "skills", independent=True),
 )
 SANDBOX = (
     Layer("__main__"),
@@ -51,7 +50,7 @@ DATA_PREP = (
     Layer("audit_tests", "govern", "impossible", "micro", "graphs", "pretrained", "validate", independent=True),
     Layer("strength"),
     Layer("sources"),
-    Layer("proving", "governance", "hidden_databases", independent=True),
+    Layer("proving", "governance", independent=True),
     Layer("tasks"),
     Layer("json_lines"),
     Layer("schema"),

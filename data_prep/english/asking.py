@@ -6,8 +6,7 @@ from functools import cache, partial
 
 from data_prep.english.problem import Accept, EnglishProblem, Unsuitable, anything, require
 from data_prep.english.stories import EnglishStory, random_story
-from data_prep.hidden_databases import hidden_databases
-from data_prep.sources.sql import Schema, random_question, random_schema
+from data_prep.sources.sql import Schema, hidden_databases, random_question, random_schema
 from rewards.verifiers.code import CodeTruth
 from rewards.verifiers.sql import SqlTruth
 

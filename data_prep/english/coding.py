@@ -11,7 +11,7 @@ from data_prep.english.functions import (
     random_argument,
     random_function,
 )
-from data_prep.english.operation import VariableValue
+from data_prep.english.operations import VariableValue
 from data_prep.english.problem import Accept, EnglishProblem, Unsuitable, anything, require, sentence
 from rewards.verifiers.code import CodeTruth
 from rewards.verifiers.trace import TraceTruth

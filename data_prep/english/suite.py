@@ -8,11 +8,13 @@ function that `write`, `repair` or `trace` is about, either.
 
 import argparse
 import hashlib
+import json
 import random
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from pydantic import BaseModel
 from rich.console import Console
@@ -20,11 +22,12 @@ from rich.progress import track
 
 from data_prep.english.asking import sql_problem, word_problem
 from data_prep.english.coding import repair_problem, trace_problem, write_problem
-from data_prep.english.manifest import write_manifest
 from data_prep.english.problem import Accept, EnglishProblem, Unsuitable
-from data_prep.hidden_databases import Ambiguous
+from data_prep.files import complete_file, file_hash
+from data_prep.made_from import key, sources
 from data_prep.schema import DataFileError, Demonstration, ExtraInfo, Row, write_rows
 from data_prep.sources.source import positive, share
+from data_prep.sources.sql import Ambiguous
 from data_prep.splits import split_by_hash
 
 EnglishMaker = Callable[[random.Random, int, Accept], EnglishProblem]
@@ -42,6 +45,8 @@ DEFAULT_LEVELS: Levels = dict.fromkeys(SKILLS, (1, 2))
 # A problem's origin alone decides its split.
 _SHARES = {"val": 10, "test": 10, "sft_val": 4, "sft_train": 38, "train": 38}
 _ATTEMPTS_PER_ROW = 4000
+
+MANIFEST = "manifest.json"
 
 
 def split_of(origin: str) -> str:
@@ -159,6 +164,24 @@ def make(
     }
     write_manifest(out, settings, sizes, dealt)
     return sizes
+
+
+def write_manifest(
+    out: Path, settings: Mapping[str, Any], sizes: Mapping[str, int], dealt: Mapping[str, Mapping[str, int]]
+) -> None:
+    """Write manifest.json into `out`. sizes: rows by file. dealt: for each file, rows by skill and level."""
+    command = ["data_prep.english", json.dumps(settings, sort_keys=True)]
+    record = {
+        "suite": "english",
+        "settings": settings,
+        "made_from": key(command, sources(["data_prep.english.__main__"])),
+        "files": {
+            split: {"rows": size, "sha256": file_hash(out / f"{split}.parquet"), "problems": dealt[split]}
+            for split, size in sizes.items()
+        },
+    }
+    with complete_file(out / MANIFEST) as path:
+        path.write_text(json.dumps(record, indent=2) + "\n")
 
 
 def parse_levels(texts: Iterable[str], skills: Sequence[str]) -> Levels:

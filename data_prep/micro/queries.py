@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cache
 
-from data_prep.hidden_databases import hidden_databases
+from data_prep.sources.sql import hidden_databases
 from rewards.verifiers.sql import SqlTruth
 
 COLUMNS = ("a", "b", "c", "d")

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from data_prep.files import complete_file, file_hash
-from data_prep.pretrained.errors import PretrainedError
+from data_prep.pretrained import PretrainedError
 
 DESCRIPTION = "pretrained.json"
 _WEIGHTS = ("*.safetensors", "pytorch_model*.bin")

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from data_prep.files import complete_file, file_hash
-from data_prep.pretrained.errors import PretrainedError
+from data_prep.pretrained import PretrainedError
 
 
 @dataclass(frozen=True)

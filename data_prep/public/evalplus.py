@@ -12,8 +12,7 @@ from typing import Any
 
 from data_prep.sources import hub, humaneval, mbpp
 from data_prep.sources.hub import PublicSet
-from data_prep.sources.shown_tests import ShowTests
-from data_prep.sources.source import source_parser
+from data_prep.sources.source import ShowTests, source_parser
 
 VERSIONS = {
     name: PublicSet(f"{name}plus", f"evalplus/{name}plus", None, ("test",), columns, revision, "apache-2.0")

@@ -10,9 +10,8 @@ from typing import Any
 
 from data_prep.sources import hub
 from data_prep.sources.hub import PublicSet
-from data_prep.sources.shown_tests import ShowTests, add_option, in_words, shown
-from data_prep.sources.source import source_parser
-from rewards import human_eval
+from data_prep.sources.source import ShowTests, add_show_tests, shown_lines, shown_tests, source_parser
+from rewards.verl_rows import human_eval_truth
 
 PUBLIC = PublicSet(
     "humaneval",
@@ -29,8 +28,8 @@ _INSTRUCTION = "Complete this function. Answer with the whole program, imports i
 def convert(record: dict[str, Any], split: str, index: int, *, show_tests: ShowTests = "none") -> dict[str, Any]:
     """The task of a record; the prompt has the examples of its docstring with any `show_tests`."""
     solution = record["prompt"] + record["canonical_solution"]
-    truth = human_eval.truth_of(record["prompt"], record["test"], record["entry_point"], record["canonical_solution"])
-    visible = shown(truth["tests"], show_tests)
+    truth = human_eval_truth(record["prompt"], record["test"], record["entry_point"], record["canonical_solution"])
+    visible = shown_tests(truth["tests"], show_tests)
     return {
         "id": f"humaneval/{record['task_id'].removeprefix('HumanEval/')}",
         "source": "humaneval",
@@ -38,7 +37,7 @@ def convert(record: dict[str, Any], split: str, index: int, *, show_tests: ShowT
         "role": "test",
         "skill": "write",
         "verifier": "code",
-        "prompt": "\n".join([_INSTRUCTION, f"```python\n{record['prompt'].strip()}\n```", *in_words(visible)]),
+        "prompt": "\n".join([_INSTRUCTION, f"```python\n{record['prompt'].strip()}\n```", *shown_lines(visible)]),
         "ground_truth": truth | {"visible": len(visible)},
         "solution": solution,
     }
@@ -48,7 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """The command line; returns the exit status."""
     parser = source_parser("humaneval", __doc__)
     hub.add_options(parser, PUBLIC.splits)
-    add_option(parser, default="none")
+    add_show_tests(parser, default="none")
     options = parser.parse_args(arguments)
     converted = partial(convert, show_tests=options.show_tests)
     return hub.make(PUBLIC, options, converted, "code")

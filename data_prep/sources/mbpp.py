@@ -13,8 +13,7 @@ from typing import Any
 
 from data_prep.sources import hub
 from data_prep.sources.hub import PublicSet
-from data_prep.sources.shown_tests import ShowTests, add_option, in_words, shown
-from data_prep.sources.source import source_parser
+from data_prep.sources.source import ShowTests, add_show_tests, shown_lines, shown_tests, source_parser
 from rewards.verifiers import entry_points
 
 _SPLITS = ("train", "validation", "test", "prompt")
@@ -52,7 +51,7 @@ def convert(record: dict[str, Any], split: str, index: int, *, show_tests: ShowT
     text = record["text"] if "text" in record else record["prompt"]
     setup = record["test_setup_code"] if "test_setup_code" in record else "\n".join(record["test_imports"])
     tests = [test.strip() for test in record["test_list"]]
-    visible = shown(tests, show_tests)
+    visible = shown_tests(tests, show_tests)
     solution = record["code"].replace("\r\n", "\n").strip()
     setup = setup.replace("\r\n", "\n").strip()
     units = [entry_points.with_imports(solution, f"{setup}\n{test}".strip()) for test in tests]
@@ -71,7 +70,7 @@ def convert(record: dict[str, Any], split: str, index: int, *, show_tests: ShowT
 
 def _prompt(text: str, function: str, visible: Sequence[str]) -> str:
     asked = f"Call the function `{function}`. Answer with the whole program in one Python code block."
-    return "\n".join([text, asked, *in_words(visible)])
+    return "\n".join([text, asked, *shown_lines(visible)])
 
 
 def _function(solution: str, tests: list[str]) -> str:
@@ -89,7 +88,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = source_parser("mbpp", __doc__)
     hub.add_options(parser, _SPLITS)
     parser.add_argument("--version", choices=VERSIONS, default="full")
-    add_option(parser, default="one")
+    add_show_tests(parser, default="one")
     options = parser.parse_args(arguments)
     converted = partial(convert, show_tests=options.show_tests)
     return hub.make(VERSIONS[options.version], options, converted, "code")

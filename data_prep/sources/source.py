@@ -1,4 +1,4 @@
-"""Shared parts of the sources' commands: options, and the steps from drafts to files.
+"""Shared parts of the sources' commands: options, tests that prompts show, and the steps from drafts to files.
 
 A draft is a source's output for one problem: the fields of a `Task`, or the reason for refusing it. A draft becomes a
 row only if it is valid and its solution, or else one of its `alternatives`, scores the maximum; the others are listed
@@ -9,10 +9,10 @@ import argparse
 import json
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import ValidationError
 from rich.console import Console
@@ -24,6 +24,9 @@ from data_prep.schema import DataFileError, explain
 from data_prep.tasks import Task, write_task_rows, write_tasks
 from rewards import registry
 from rewards.settings import JudgeSettings
+
+ShowTests = Literal["none", "one", "all"]
+_SHOWN_COUNTS: dict[ShowTests, int | None] = {"none": 0, "one": 1, "all": None}
 
 
 @dataclass(frozen=True)
@@ -203,3 +206,23 @@ def _require(verifiers: tuple[str, ...]) -> None:
             registry.get(verifier)
     except ValueError as error:
         raise DataFileError(f"answers could not be judged: {error}") from error
+
+
+def add_show_tests(parser: argparse.ArgumentParser, default: ShowTests) -> None:
+    """Add the option `--show-tests`."""
+    parser.add_argument("--show-tests", choices=_SHOWN_COUNTS, default=default, help="tests that the prompt shows")
+
+
+def shown_tests(tests: Sequence[str], show: ShowTests) -> Sequence[str]:
+    """The tests that the prompt shows: the first ones, whose number is `visible` in the ground truth."""
+    return tests[: _SHOWN_COUNTS[show]]
+
+
+def shown_lines(tests: Sequence[str]) -> list[str]:
+    """The lines of a prompt that show these tests; empty for no tests."""
+    if not tests:
+        return []
+    return [
+        f"It must pass {'this test' if len(tests) == 1 else 'these tests'}:",
+        "```python\n" + "\n".join(tests) + "\n```",
+    ]

@@ -5,16 +5,16 @@ distinguish it from the queries for misread questions.
 """
 
 import random
+import sqlite3
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from data_prep.hidden_databases import Ambiguous, hidden_databases
 from data_prep.sources import procedural
 from data_prep.sources.source import run, source_parser
-from rewards.verifiers.sql import Engine, SqlTruth
+from rewards.verifiers.sql import Database, Engine, SqlTruth, SqlValue
 
 # Parent and child in the plural, as tables are named, and in the singular.
 _FAMILIES = (
@@ -39,6 +39,9 @@ _TEXTS = {
 _SYLLABLES = ("ba", "do", "ki", "lu", "me", "no", "pa", "ri", "so", "tu")
 _PARENTS, _CHILDREN = 5, 9
 _LARGEST = 30
+
+_CANDIDATES = 8
+_ROUNDS = 40
 
 
 @dataclass(frozen=True)
@@ -277,6 +280,49 @@ def draw(rng: random.Random, levels: Sequence[int] = LEVELS, engine: Engine = "s
         "licence": "apache-2.0",
         "notes": {"level": level},
     }
+
+
+class Ambiguous(ValueError):
+    """A wrong query could not be distinguished from the right one: they may be equivalent."""
+
+
+def hidden_databases(query: str, wrong: Collection[str], new_setup: Callable[[], str]) -> list[Database]:
+    """At least two databases such that every wrong query differs from `query` in its result on one of them.
+
+    new_setup: returns the script of a new random database. The queries run outside the sandbox: pass only our own,
+    never a model's. Raises Ambiguous.
+    """
+    undetected = set(wrong)
+    chosen: list[Database] = []
+    while undetected or len(chosen) < 2:
+        if len(chosen) == _ROUNDS:
+            raise Ambiguous(f"{sorted(undetected)[0]} could not be distinguished from {query}")
+        candidates = [_database(query, new_setup()) for _ in range(_CANDIDATES)]
+        survivors = [_indistinguishable(undetected, item) for item in candidates]
+        best = min(range(_CANDIDATES), key=lambda index: len(survivors[index]))
+        chosen.append(candidates[best])
+        undetected = survivors[best]
+    return chosen
+
+
+def _database(query: str, setup: str) -> Database:
+    return Database(setup=setup, expected=_run([query], setup)[0])
+
+
+def _indistinguishable(queries: set[str], database: Database) -> set[str]:
+    """The queries that return the expected rows on this database."""
+    ordered = sorted(queries)
+    results = _run(ordered, database.setup)
+    return {query for query, rows in zip(ordered, results, strict=True) if rows == database.expected}
+
+
+def _run(queries: list[str], setup: str) -> list[list[list[SqlValue]]]:
+    connection = sqlite3.connect(":memory:")
+    try:
+        connection.executescript(setup)
+        return [[list(row) for row in connection.execute(query)] for query in queries]
+    finally:
+        connection.close()
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -7,8 +7,7 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from recipe.runtime.pools import engines_apart
-from recipe.settings import Settings, SettingsError, read_settings
+from recipe.settings import Settings, SettingsError, engines_apart, read_settings
 from recipe.training.protector import Protector
 from recipe.training.schedule import make_plan
 

@@ -15,8 +15,7 @@ from recipe.checks.asynchronous import EXTENSION, EXTENSION_KEY, sends_uncompare
 from recipe.checks.combinations import two_moments
 from recipe.checks.names import VLLM
 from recipe.records.run_directory import RunDirectory
-from recipe.runtime.pools import engines_apart
-from recipe.settings import SettingsError
+from recipe.settings import SettingsError, engines_apart
 from workers.cpu.processor import cores_note, precision_note
 
 # Memory of Ray, verl's actors and one vLLM engine before any model (docs/how-to/gpus_and_clusters.md).

@@ -14,9 +14,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from recipe.pages.dashboards import SAMPLES, Plot, guide, metric_order, sections
+from recipe.pages.panels import SAMPLES, Plot, guide, metric_order, sections
 from recipe.records.run_directory import write_atomically
-from recipe.runtime.command_line import program
+from recipe.runtime.console import program
 
 REFUSED = 2
 NAME = "verl-skillcredit"

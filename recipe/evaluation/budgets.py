@@ -11,7 +11,7 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from rewards.seeds import seed_of
+from rewards.requests import seed_of
 
 BudgetName = Literal["eval@1", "eval@k", "eval@budget"]
 

@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import rewards
+from recipe.evaluation import ServerError
 from recipe.evaluation.budgets import Budget
 from recipe.evaluation.samples import EPISODE_FAILED, TOO_LONG, Answer, Problem, Sample, SampleJournal
-from recipe.evaluation.servers import Endpoints, ServerError
+from recipe.evaluation.servers import Endpoints
 from recipe.records.run_directory import write_atomically
 from recipe.settings import AgentsSettings
 from rewards.environments import ENVIRONMENTS, Environment, environment_of, first_acceptance

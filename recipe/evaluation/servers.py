@@ -6,12 +6,9 @@ from typing import Any
 
 import openai
 
+from recipe.evaluation import ServerError
 from recipe.evaluation.budgets import Budget
 from recipe.evaluation.samples import TOO_LONG, Answer
-
-
-class ServerError(RuntimeError):
-    """A server is not usable, or all have failed; the message is for the user."""
 
 
 class Endpoints:

@@ -1,4 +1,7 @@
-"""vLLM servers of one model for the time of an evaluation: one on a CPU, on GPUs one per tensor-parallel group."""
+"""vLLM servers of one model for the time of an evaluation: one on a CPU, on GPUs one per tensor-parallel group.
+
+On a CPU vLLM gets the values of configs/platform/cpu.yaml, which explains them.
+"""
 
 import contextlib
 import os
@@ -10,14 +13,16 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import pairwise
 from math import prod
 from pathlib import Path
 
 import httpx
+from omegaconf import DictConfig, OmegaConf
 
-from recipe.evaluation.cpu_serving import cpu_environment, cpu_flags
-from recipe.evaluation.servers import ServerError
+import configs
+from recipe.evaluation import ServerError
 from recipe.runtime.stop_request import end_with_parent
 
 START_SECONDS = 900.0
@@ -27,6 +32,10 @@ _NO_RESERVED_CORE = {"VLLM_CPU_NUM_OF_RESERVED_CPU": "0"}
 _VISIBLE = "CUDA_VISIBLE_DEVICES"
 _GROUP_SIZES = ("--tensor-parallel-size", "-tp", "--pipeline-parallel-size", "-pp")
 _OWN_REPLICAS = ("--data-parallel-size", "-dp")
+
+# Read by vLLM and torch. No chunked prefill, because after a chunk vLLM rewinds the request's random generator, which
+# torch does not support on a CPU.
+_CPU_VARIABLES = ("VLLM_CPU_KVCACHE_SPACE", "TORCH_COMPILE_DISABLE")
 
 
 @dataclass(frozen=True)
@@ -189,3 +198,39 @@ def _session_lives(group: int) -> bool:
     except ProcessLookupError:
         return False
     return True
+
+
+@cache
+def cpu_options() -> dict[str, bool | int]:
+    """Engine arguments of vLLM by their names in Python."""
+    rollout = _cpu_platform().actor_rollout_ref.rollout
+    return {
+        "enforce_eager": rollout.enforce_eager,
+        "block_size": rollout.engine_kwargs.vllm.block_size,
+        "enable_chunked_prefill": rollout.enable_chunked_prefill,
+    }
+
+
+def cpu_flags() -> list[str]:
+    """The same as options of `vllm serve`."""
+    flags = []
+    for name, value in cpu_options().items():
+        flag = name.replace("_", "-")
+        if isinstance(value, bool):
+            flags.append(f"--{flag}" if value else f"--no-{flag}")
+        else:
+            flags += [f"--{flag}", str(value)]
+    return flags
+
+
+@cache
+def cpu_environment() -> dict[str, str]:
+    """Environment variables of the engine's process."""
+    variables = _cpu_platform().ray_kwargs.ray_init.runtime_env.env_vars
+    return {name: variables[name] for name in _CPU_VARIABLES}
+
+
+def _cpu_platform() -> DictConfig:
+    loaded = OmegaConf.load(Path(configs.__path__[0], "platform", "cpu.yaml"))
+    assert isinstance(loaded, DictConfig)
+    return loaded

@@ -13,7 +13,7 @@ import numpy as np
 
 from recipe.health.record import Record
 from recipe.health.rules import Finding, findings
-from recipe.pages.text import shortened
+from recipe.pages.page_templates import shortened
 from recipe.records.experiment_page import SkillRow, skill_table
 from recipe.records.pictures import samples_of_a_step
 from recipe.records.promise import Promise, promise

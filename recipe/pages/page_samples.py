@@ -6,8 +6,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, get_args
 
+from recipe.pages.page_templates import shortened
 from recipe.pages.run_files import number
-from recipe.pages.text import shortened
 from recipe.records.experiment_page import pieces
 from recipe.records.run_directory import RunDirectory, row_of
 from recipe.runtime.visible import visible

@@ -1,7 +1,13 @@
-"""What pages are made with: templates that escape, their scripts, and the policy under which only these scripts run."""
+"""What pages are made with: templates that escape, their scripts, and the policy under which only these scripts run.
+
+And text of models and users: shortened, and carried to scripts as data. A model writes what it likes: tags,
+``</script>``, terminal codes, characters that reverse the reading direction.
+"""
 
 import base64
 import hashlib
+import json
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -36,3 +42,24 @@ def source(name: str) -> str:
 def _visible(value: Any) -> Any:
     """A value as the template prints it."""
     return visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+
+def shortened(text: str, limit: int) -> str:
+    """The first `limit` characters, and how many follow them."""
+    return text if len(text) <= limit else f"{text[:limit]}\n[{len(text) - limit:,} more characters]"
+
+
+def island(data: Any) -> Markup:
+    """JSON for ``<script type="application/json">`` that cannot end the element; NaN and infinity are null."""
+    text = json.dumps(_finite(data), ensure_ascii=True, allow_nan=False, separators=(",", ":"))
+    for sign in "<>&":
+        text = text.replace(sign, f"\\u{ord(sign):04x}")
+    return Markup(text)
+
+
+def _finite(data: Any) -> Any:
+    if isinstance(data, float):
+        return data if math.isfinite(data) else None
+    if isinstance(data, dict):
+        return {key: _finite(value) for key, value in data.items()}
+    return [_finite(value) for value in data] if isinstance(data, list | tuple) else data

@@ -1,4 +1,4 @@
-"""The runs below a folder: state, step, last metrics, and when each last wrote.
+"""The runs below a folder: state, step, last metrics, and when each last wrote; the page that lists them.
 
 A look reads what changed since the look before: of a run that wrote nothing only the times of its files, of one under
 way the lines that it appended. A run that cannot be read is a row with the reason.
@@ -12,8 +12,11 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from markupsafe import Markup
+
 from recipe.health.record import clocks_differ, longest_quiet
 from recipe.pages.facts import state
+from recipe.pages.page_templates import environment, island, policy, source
 from recipe.pages.run_files import (
     RECORDS,
     appended,
@@ -177,3 +180,22 @@ def _changed(path: Path) -> float:
         return path.stat().st_mtime
     except OSError:
         return 0.0  # it was removed meanwhile
+
+
+def list_page(folder: str, runs: Mapping[str, object]) -> tuple[str, str]:
+    """The HTML of the list and its content security policy. runs: what ``/runs.json`` answers."""
+    scripts = [source("list.js")]
+    # A header, unlike a page, can also refuse to be shown within another site.
+    allowed = policy(scripts, "connect-src 'self'", "form-action 'self'", "base-uri 'none'")
+    text = (
+        environment()
+        .get_template("list.html.j2")
+        .render(
+            folder=folder,
+            runs=island(runs),
+            policy=allowed,
+            style=Markup(source("run.css")),
+            scripts=[Markup(script) for script in scripts],
+        )
+    )
+    return text, f"{allowed}; frame-ancestors 'none'"

@@ -16,10 +16,9 @@ from recipe.pages.curves import drawn
 from recipe.pages.differences import between, differences, flat
 from recipe.pages.facts import RunFacts, facts
 from recipe.pages.page_samples import SAMPLES, read_samples
-from recipe.pages.page_templates import environment, policy, source
+from recipe.pages.page_templates import environment, island, policy, source
 from recipe.pages.panels import Curve, Panel, every_metric, panels
 from recipe.pages.questions import PageQuestion, SampleRow, questions
-from recipe.pages.text import island
 from recipe.records.run_directory import RunDirectory, write_atomically
 from recipe.records.tables import cautions
 

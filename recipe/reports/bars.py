@@ -6,26 +6,213 @@ the confirmatory arms, and each order alone), its forgetting and new skill in ea
 """
 
 import argparse
+import math
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
 
 from recipe.records.arms import ReportError, add_study_options, finished_runs, notes_of, output_folder
-from recipe.records.bars import (
-    ArmRuns,
-    RunOutcome,
-    block_means,
-    contrast_table,
-    contrasts,
-    order_table,
-    orders_of,
-    verdicts,
-)
+from recipe.records.intervals import Interval, t_interval
+from recipe.records.online import holm, paired_p
+from recipe.records.promise import Promise
 from recipe.records.run_directory import write_atomically
+from recipe.records.tables import markdown_table
 from recipe.reports.skills import FinishedRun, measured_runs, unmeasured
 from workers import skill_metrics
 
 ARM, CONTROLS = "closed_loop", ("rehearsal", "random_gradients")
 CONFIRMATORY = ("grpo", "ewc", "replay", "rehearsal", "random_gradients", "qp_solutions", "closed_loop")
+
+FORGOTTEN, FORGOTTEN_HIGH = 0.03, 0.05
+"""Largest forgetting, and largest upper end of its interval."""
+BEHIND = -0.02
+"""The lower end of the new skill's difference from plain GRPO must be above it."""
+UNDONE = 0.10
+"""Largest share of verified steps that are undone."""
+LEVEL = 0.05
+"""p after Holm below which a difference is beyond noise."""
+
+
+@dataclass(frozen=True)
+class RunOutcome:
+    """The measures of one run, shares of 1."""
+
+    average: float
+    forgetting: float
+    new_skill: float
+
+
+ArmRuns = Mapping[str, Mapping[str, RunOutcome]]
+"""Runs of an arm: seed -> order -> outcome."""
+
+
+@dataclass(frozen=True)
+class BlockContrast:
+    """Paired difference of two arms in a measure over blocks. p: two-sided t-test, None for one block; holm: adjusted
+    for the family of contrasts. by_order: the difference in each order alone."""
+
+    arm: str
+    against: str
+    measure: str
+    blocks: int
+    gain: Interval
+    p: float | None
+    by_order: Mapping[str, Interval]
+    holm: float | None = None
+
+
+@dataclass(frozen=True)
+class BarVerdict:
+    """A bar, whether it is met (None: cannot be judged), and the numbers."""
+
+    bar: str
+    met: bool | None
+    text: str
+
+    @property
+    def line(self) -> str:
+        """One line of the report."""
+        return f"- {self.bar}: {'not judged' if self.met is None else 'MET' if self.met else 'MISSED'}; {self.text}"
+
+
+def orders_of(arms: Mapping[str, ArmRuns]) -> list[str]:
+    """The orders of a study, those of all of its runs."""
+    return sorted({order for own in arms.values() for orders in own.values() for order in orders})
+
+
+def block_means(own: ArmRuns, measure: str, orders: Sequence[str]) -> dict[str, float]:
+    """An arm's mean over orders for each seed that measured all of them."""
+    found = {
+        seed: [getattr(runs[order], measure) for order in orders] for seed, runs in own.items() if {*orders} <= {*runs}
+    }
+    return {seed: float(np.mean(values)) for seed, values in found.items() if all(map(math.isfinite, values))}
+
+
+def contrast(arms: Mapping[str, ArmRuns], arm: str, against: str, measure: str) -> BlockContrast | None:
+    """The difference of two arms over the blocks that both have; None without such a block."""
+    orders = orders_of(arms)
+    gains = _gains(arms, arm, against, measure, orders)
+    if not gains:
+        return None
+    alone = {order: _gains(arms, arm, against, measure, [order]) for order in orders}
+    by_order = {order: t_interval(values) for order, values in alone.items() if values}
+    return BlockContrast(arm, against, measure, len(gains), t_interval(gains), paired_p(gains), by_order)
+
+
+def _gains(arms: Mapping[str, ArmRuns], arm: str, against: str, measure: str, orders: Sequence[str]) -> list[float]:
+    own, other = (block_means(arms.get(name, {}), measure, orders) for name in (arm, against))
+    return [own[seed] - other[seed] for seed in sorted(own) if seed in other]
+
+
+def contrasts(arms: Mapping[str, ArmRuns], arm: str, family: Sequence[str]) -> list[BlockContrast]:
+    """The primary analysis: an arm's final average minus that of each other.
+
+    family: arms whose contrasts Holm counts, with runs or without: a study that is not finished is no smaller one.
+    """
+    found = [made for other in arms if other != arm and (made := contrast(arms, arm, other, "average"))]
+    adjusted = holm([one.p if one.against in family else None for one in found], len(family))
+    return [replace(one, holm=p) for one, p in zip(found, adjusted, strict=True)]
+
+
+def verdicts(
+    arms: Mapping[str, ArmRuns],
+    arm: str,
+    plain: str,
+    controls: Sequence[str],
+    promises: Sequence[Promise | None],
+    family: Sequence[str],
+) -> list[BarVerdict]:
+    """A verdict for each bar. promises: of each run of the arm, None where it verified no step. family: Holm's."""
+    primary = {one.against: one for one in contrasts(arms, arm, family)}
+    return [
+        _forgetting(block_means(arms.get(arm, {}), "forgetting", orders_of(arms))),
+        _new_skill(plain, contrast(arms, arm, plain, "new_skill")),
+        *(_ahead(control, primary.get(control)) for control in controls),
+        *_promise(promises),
+    ]
+
+
+def _forgetting(blocks: Mapping[str, float]) -> BarVerdict:
+    bar = f"forgetting at most {_points(FORGOTTEN)} points, upper end at most {_points(FORGOTTEN_HIGH)}"
+    if not blocks:
+        return BarVerdict(bar, None, "no block with every order")
+    found = t_interval(list(blocks.values()))
+    met = None if found.high is None else found.estimate <= FORGOTTEN and found.high <= FORGOTTEN_HIGH
+    return BarVerdict(bar, met, f"{found.scaled(100).text()} over {_blocks(len(blocks))}")
+
+
+def _new_skill(plain: str, found: BlockContrast | None) -> BarVerdict:
+    bar = f"new skill minus {plain}: lower end above {_points(BEHIND)} points"
+    if found is None:
+        return BarVerdict(bar, None, f"no block of both arms, or no run of {plain}")
+    low = found.gain.low
+    return BarVerdict(bar, None if low is None else low > BEHIND, _text(found))
+
+
+def _ahead(control: str, found: BlockContrast | None) -> BarVerdict:
+    bar = f"final average ahead of {control} (Holm, {LEVEL:.0%})"
+    if found is None:
+        return BarVerdict(bar, None, f"no block of both arms, or no run of {control}")
+    met = None if found.holm is None else found.gain.estimate > 0 and found.holm < LEVEL
+    return BarVerdict(bar, met, _text(found))
+
+
+def _promise(promises: Sequence[Promise | None]) -> list[BarVerdict]:
+    kept = [each for each in promises if each is not None]
+    verified, levels = sum(each.verified for each in kept), sum(each.levels for each in kept)
+    below, undone = sum(each.below for each in kept), sum(each.undone for each in kept)
+    bars = ("no level below its line", f"at most {UNDONE:.0%} of steps undone")
+    if len(kept) < len(promises) or not levels:
+        return [BarVerdict(bar, None, f"{len(kept)} of {len(promises)} runs verified steps") for bar in bars]
+    return [
+        BarVerdict(bars[0], below == 0, f"{100 * (1 - below / levels):.2f}% of {levels} levels at it or above"),
+        BarVerdict(bars[1], undone <= UNDONE * verified, f"{100 * undone / verified:.1f}% of {verified} steps"),
+    ]
+
+
+def contrast_table(found: Sequence[BlockContrast], orders: Sequence[str]) -> str:
+    """The contrasts as a Markdown table, in points."""
+    headers = ["contrast", "blocks", "final average", *(f"{order} alone" for order in orders), "p", "p, Holm"]
+    rows = [
+        [
+            f"{one.arm} - {one.against}",
+            str(one.blocks),
+            one.gain.scaled(100).text(sign="+"),
+            *(one.by_order[order].scaled(100).text(sign="+") if order in one.by_order else "-" for order in orders),
+            *("-" if p is None else f"{p:.4f}" for p in (one.p, one.holm)),
+        ]
+        for one in found
+    ]
+    return markdown_table(headers, rows)
+
+
+def order_table(arms: Mapping[str, ArmRuns], arm: str, plain: str) -> str:
+    """An arm's forgetting, and its new skill minus that of plain GRPO, in each order alone, as a table in points."""
+    headers = ["order", "forgetting", f"new skill minus {plain}"]
+    rows = []
+    for order in orders_of(arms):
+        lost = list(block_means(arms.get(arm, {}), "forgetting", [order]).values())
+        rows.append([order, _mean(lost), _mean(_gains(arms, arm, plain, "new_skill", [order]), "+")])
+    return markdown_table(headers, rows)
+
+
+def _mean(values: Sequence[float], sign: str = "") -> str:
+    return t_interval(values).scaled(100).text(sign=sign) if values else "-"
+
+
+def _text(found: BlockContrast) -> str:
+    p = "" if found.holm is None else f", Holm p {found.holm:.4f}"
+    return f"{found.gain.scaled(100).text(sign='+')} over {_blocks(found.blocks)}{p}"
+
+
+def _blocks(count: int) -> str:
+    return f"{count} block{'s' * (count != 1)}"
+
+
+def _points(share: float) -> str:
+    return f"{100 * share:g}"
 
 
 def outcomes(runs: Sequence[FinishedRun]) -> dict[str, ArmRuns]:

@@ -10,7 +10,7 @@ also writes the differences as JSON; ``--answers`` writes a page of answers of t
 import argparse
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import fmean
@@ -19,16 +19,23 @@ from rich.table import Table
 
 from recipe.evaluation.folder import EvaluationFolder, FolderError, changed_settings
 from recipe.evaluation.metrics import NO_SHARES, answer_values, by_data_set, group, number_text, values
-from recipe.evaluation.samples import Sample
+from recipe.evaluation.samples import Problem, Sample
 from recipe.records.intervals import Interval, bootstrap_interval, t_interval
 from recipe.records.run_directory import write_atomically
 from recipe.records.tables import cut_warnings, table_console
-from recipe.reports.answers import answers_page
 
 OF_RUNS = ("accepted@1", "score", "entropy", "cut_share")
 UNITS = "percent, points (not score, entropy, tokens)"
 OF_THE_MODEL = ("model", "weights")
 NOTHING_IN_COMMON = "the evaluations have no judged problem in common: compare runs over the same --data"
+
+CHANGES = {
+    (False, True): "wrong before, right after",
+    (False, False): "wrong before and after",
+    (True, False): "right before, wrong after",
+}
+
+ComparedAnswers = tuple[Problem, Sample, Sample]
 
 
 @dataclass(frozen=True)
@@ -174,6 +181,47 @@ def write_comparison(
             print(f"{folder.path}: {line}", file=sys.stderr)
     for line in dict.fromkeys(differing):
         print(f"warning: the evaluations differ in more than the model: {line}", file=sys.stderr)
+
+
+def answers_page(problems: Iterable[Problem], base: Iterable[Sample], trained: Iterable[Sample]) -> str:
+    """Markdown with the first problem of each change in each skill; first samples of problems judged in both."""
+    pairs = [*_pairs(problems, base, trained)]
+    parts = ["# Answers before and after training"]
+    for skill in dict.fromkeys(problem.skill for problem, _, _ in pairs):
+        parts.append(f"## {skill}")
+        of_skill = [pair for pair in pairs if pair[0].skill == skill]
+        for change, title in CHANGES.items():
+            changed = [pair for pair in of_skill if (_accepted(pair[1]), _accepted(pair[2])) == change]
+            parts.append(f"### {title}: {len(changed)} of {len(of_skill)}")
+            parts += _shown(*changed[0]) if changed else []
+    return "\n\n".join(parts) + "\n"
+
+
+def _pairs(problems: Iterable[Problem], base: Iterable[Sample], trained: Iterable[Sample]) -> Iterator[ComparedAnswers]:
+    first = [
+        {sample.key[:2]: sample for sample in samples if sample.number == 0 and sample.judged}
+        for samples in (base, trained)
+    ]
+    for problem in problems:
+        if all(problem.key in samples for samples in first):
+            yield problem, first[0][problem.key], first[1][problem.key]
+
+
+def _accepted(sample: Sample) -> bool:
+    return sample.reward is not None and sample.reward["acc"] > 0
+
+
+def _shown(problem: Problem, base: Sample, trained: Sample) -> list[str]:
+    texts = {"Question": problem.messages[-1]["content"], "Before": base.answer.text, "After": trained.answer.text}
+    return [f"{name}:\n\n{_block(text)}" for name, text in texts.items()]
+
+
+def _block(text: str) -> str:
+    """A code block whose fence the text does not contain."""
+    fence = "```"
+    while fence in text:
+        fence += "`"
+    return f"{fence}\n{text.rstrip()}\n{fence}"
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

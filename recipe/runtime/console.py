@@ -1,6 +1,7 @@
 """Progress on the console: a bar on a terminal, a line every few seconds elsewhere.
 
 It reads the JSON lines that the work itself writes, so it needs no separate channel and shows the same after a restart.
+And a command as the user can type it there again.
 """
 
 import math
@@ -31,6 +32,8 @@ PHASES = {
 
 # Without a new line for this long, the console shows a warning.
 SILENCE_SECONDS = 240.0
+
+CONSOLE = "skillcredit"  # [project.scripts] in pyproject.toml
 
 
 class State(Protocol):
@@ -242,3 +245,9 @@ class ProgressReporter:
                 if row and (warning := self.state.take(row)):
                     say(self.console, warning)
                 self.last_line = time.monotonic()
+
+
+def program(command: str) -> str:
+    """The command as the user can type it again: ``skillcredit NAME`` or ``python -m recipe.NAME``."""
+    by_console = Path(*sys.orig_argv[1:2]).name == CONSOLE
+    return f"{CONSOLE} {command}" if by_console else f"python -m recipe.{command}"

@@ -74,7 +74,7 @@ class TaskOptions(Options):
 
 @dataclass(frozen=True)
 class RejectionOptions(Options):
-    """Of studies that train on accepted answers (`recipe.studies.rejection`)."""
+    """Of studies that train on accepted answers (`recipe.studies.coding`)."""
 
     experiment: str = ""  # a file of configs/experiment
     sft: str = ""  # more overrides of recipe.sft

@@ -16,7 +16,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from recipe.records.run_directory import RunDirectory
 from recipe.runtime.environment import forwarded
 from recipe.runtime.node_packages import differences, installed, on_nodes
-from recipe.runtime.pools import engines_apart
+from recipe.settings import engines_apart
 from workers.cpu.processor import threads_per_rank
 from workers.ranks import RUN_FOLDER
 

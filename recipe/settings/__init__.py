@@ -353,3 +353,10 @@ def did_you_mean(word: str, valid: list[str]) -> str:
     near = difflib.get_close_matches(word, valid, n=1)
     hint = f"Did you mean {near[0]}? " if near else ""
     return f"{hint}Valid: {', '.join(sorted(valid))}"
+
+
+def engines_apart(config: DictConfig) -> int:
+    """Accelerators of engines that are not the trainer's, and compute while it trains."""
+    shared = OmegaConf.select(config, "actor_rollout_ref.hybrid_engine", default=True)
+    rollout = OmegaConf.select(config, "actor_rollout_ref.rollout")
+    return 0 if shared else int(rollout.nnodes * rollout.n_gpus_per_node)

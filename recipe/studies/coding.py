@@ -11,12 +11,11 @@ from pathlib import Path
 from data_prep.files import file_hash
 from data_prep.made_from import MadeFiles
 from recipe.records.run_directory import RunDirectory
-from recipe.runtime.options import CodingOptions, Options
+from recipe.runtime.options import CodingOptions, Options, RejectionOptions
 from recipe.settings import SettingsError, read_agents
 from recipe.studies.arm_options import SEED, stop_if_a_run_failed
 from recipe.studies.files import MICRO_ROWS, sft_files
-from recipe.studies.rejection import learn_accepted
-from recipe.studies.steps import MadeWith, Steps, Stopped, say
+from recipe.studies.steps import MadeWith, Steps, Stopped, last_checkpoint, say
 
 PARTIAL_CREDIT = {"dense": "true", "sparse": "false"}
 
@@ -283,3 +282,16 @@ def _max_turns(agents: str) -> int:
         return read_agents(agents).max_turns
     except SettingsError as error:
         raise Stopped(str(error)) from error
+
+
+def learn_accepted(steps: Steps[RejectionOptions], model: str, samples: str, out: str, *overrides: str) -> None:
+    """Train `model` on the accepted answers of the evaluation in `samples`; the result is OUT/model."""
+    given = steps.options
+    steps.module(
+        "recipe.sft", f"sft_experiment={given.sft_experiment or 'verified'}", f"sft_platform={steps.serving}",
+        f"model.path={model}", f"verified.evaluations=[{samples}]", f"trainer.default_local_dir={out}/sft",
+        *overrides, *given.sft.split(),
+    )  # fmt: skip
+    # In two steps: a copy that was stopped is not taken for the model.
+    steps.run("cp", "-rT", last_checkpoint(f"{out}/sft"), f"{out}/model.partial")
+    steps.run("mv", "-T", f"{out}/model.partial", f"{out}/model")

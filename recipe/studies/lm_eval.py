@@ -7,7 +7,7 @@ text, as a model that thinks must; likelihoods of options would measure it witho
 import json
 from pathlib import Path
 
-from recipe.evaluation.cpu_serving import cpu_environment, cpu_options
+from recipe.evaluation.vllm_servers import cpu_environment, cpu_options
 from recipe.runtime.options import LmEvalOptions
 from recipe.studies.steps import MadeWith, Steps, say
 

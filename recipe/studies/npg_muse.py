@@ -15,7 +15,7 @@ from data_prep.made_from import MadeFiles
 from recipe.runtime.options import GraphOptions
 from recipe.studies import lm_eval
 from recipe.studies.arm_options import stop_if_a_run_failed
-from recipe.studies.rejection import learn_accepted
+from recipe.studies.coding import learn_accepted
 from recipe.studies.steps import CommandFailed, MadeWith, Steps, Stopped, say
 
 TASKS = "mcp mis mvc mcs ged tsp"

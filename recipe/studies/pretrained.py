@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from data_prep.pretrained.errors import PretrainedError
+from data_prep.pretrained import PretrainedError
 from data_prep.pretrained.folders import check_folder
 from recipe.capacity.model_shape import KNOWN_SHAPES, UnknownShapeError, shape_of
 from recipe.checks.model import ModelError, described_model

@@ -10,8 +10,7 @@ from verl.trainer.ppo.v1.agent_loop_tq import AgentLoopManagerTQ, AgentLoopWorke
 
 from recipe.training.step_samples import sample_seed, sampling_of
 from rewards.counterfactual import groups, policy
-from rewards.requests import tokens_once
-from rewards.seeds import seed_key
+from rewards.requests import seed_key, tokens_once
 
 # verl exports the Ray actor class; only the plain class behind it can be subclassed.
 _AgentLoopWorker = AgentLoopWorkerTQ.__ray_metadata__.modified_class  # type: ignore[attr-defined]

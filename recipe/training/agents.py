@@ -13,7 +13,7 @@ from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopMetr
 from verl.utils.profiler import simple_timer
 
 from rewards.environments import EPISODE, Environment, Episode, Observation, of_config
-from rewards.seeds import reseeded
+from rewards.requests import reseeded
 
 
 class Conversation:

@@ -16,8 +16,8 @@ from transfer_queue import KVBatchMeta
 from verl.trainer.ppo.v1.agent_loop_tq import apply_greedy_sampling_params
 from verl.utils import tensordict_utils as tu
 
+from rewards.requests import seed_of
 from rewards.sample_credit import PREFIX
-from rewards.seeds import seed_of
 from rewards.skills import SkillOf, task_of
 
 GREEDY = "greedy"  # batch field: whether a prompt is answered greedily

@@ -9,8 +9,7 @@ from uuid import uuid4
 
 import ray
 
-from rewards.requests import tokens_once
-from rewards.seeds import seed_key, seed_of
+from rewards.requests import seed_key, seed_of, tokens_once
 
 POLICY = "credit_policy"
 

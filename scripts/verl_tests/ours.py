@@ -55,9 +55,9 @@ def _trainers() -> dict[str, Any]:
 
     from recipe.records.run_directory import RunDirectory
     from recipe.settings import read_settings
-    from recipe.training.asynchronous.client import ContinuingClient
+    from recipe.training.asynchronous.hooks import ContinuingClient
     from recipe.training.asynchronous.trainer import SkillCreditSeparateTrainer
-    from recipe.training.hooks.replay import Patience, WatchedAsyncReplayBuffer, WatchedReplayBuffer
+    from recipe.training.hooks.replay_buffers import Patience, WatchedAsyncReplayBuffer, WatchedReplayBuffer
     from recipe.training.hooks.step import SkillCreditHooks
 
     run = RunDirectory(tempfile.mkdtemp())

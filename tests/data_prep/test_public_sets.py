@@ -14,10 +14,10 @@ from data_prep import proving
 from data_prep.public import apps, evalplus, grapharena, maths, spider
 from data_prep.schema import read_rows
 from data_prep.sources import codecontests, countdown_tasks, gsm8k, humaneval, mbpp
-from data_prep.sources.shown_tests import ShowTests
-from data_prep.sources.source import MORE_SOLUTIONS
+from data_prep.sources.source import MORE_SOLUTIONS, ShowTests
 from data_prep.tasks import read_tasks
-from rewards import human_eval, registry
+from rewards import registry
+from rewards.verl_rows import unit_tests
 from tests.data_prep.task_examples import write_lines
 
 SHORTEST = "print(sum(map(int, input().split())))"
@@ -180,7 +180,7 @@ def test_humaneval_has_one_test_for_each_assertion_and_is_for_testing(tmp_path):
 
 def test_a_check_with_a_loop_is_one_test():
     looping = "def check(f):\n    for n in range(3):\n        assert f([n]) == n * n\n"
-    (test,) = human_eval.unit_tests("def squares(xs):\n", looping, "squares")
+    (test,) = unit_tests("def squares(xs):\n", looping, "squares")
     assert test == "def check(f):\n    for n in range(3):\n        assert f([n]) == n * n\ncheck(squares)"
 
 

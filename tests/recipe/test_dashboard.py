@@ -15,8 +15,7 @@ import wandb
 
 from recipe.dashboard import __main__ as dashboard
 from recipe.evaluation.vllm_servers import free_ports
-from recipe.pages.dashboards import SAMPLES, Plot, guide, metric_order, sections
-from recipe.pages.panels import panels
+from recipe.pages.panels import SAMPLES, Plot, guide, metric_order, panels, sections
 from recipe.records.run_directory import RunDirectory
 from tests.e2e.wandb_file import history, wait_for_exit
 from tests.recipe.pages.conftest import make_run

@@ -17,9 +17,8 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 import recipe.export
 from data_prep.micro.model import make
 from data_prep.schema import DataFileError
-from recipe.evaluation import agreement
+from recipe.evaluation import ServerError, same_model
 from recipe.evaluation.exported import checkpoint, merge_adapter
-from recipe.evaluation.servers import ServerError
 from recipe.export import compare, main, validation_prompts
 from recipe.records.run_directory import RunDirectory
 from tests.recipe.evaluation.openai_server import Behaviour, serving
@@ -119,14 +118,14 @@ def model(tmp_path_factory):
     """A model with random weights, two of whose tokens are nearly as probable everywhere, and its greedy answers."""
     folder = tmp_path_factory.mktemp("m") / "model"
     make(folder, hidden=32, layers=1, heads=1)
-    asked = agreement.prepared(folder, PROMPTS, 6)
+    asked = same_model.prepared(folder, PROMPTS, 6)
     network: Any = AutoModelForCausalLM.from_pretrained(folder)
-    first = next(answer.tokens[0] for answer in agreement.of_transformers(folder, asked))
+    first = next(answer.tokens[0] for answer in same_model.of_transformers(folder, asked))
     with torch.no_grad():
         rows = network.get_output_embeddings().weight
         rows[first + 1] = rows[first] * (1 - 1e-4)
     network.save_pretrained(folder)
-    answers = list(agreement.of_transformers(folder, asked))
+    answers = list(same_model.of_transformers(folder, asked))
     assert answers[0].tokens[0] == first
     return folder, answers
 
@@ -149,14 +148,14 @@ def compared(monkeypatch, model, changed: Callable[[list[int]], list[int]]) -> l
         with serving(behaviour) as url:
             yield [url]
 
-    monkeypatch.setattr(agreement, "vllm_servers", vllm)
+    monkeypatch.setattr(same_model, "vllm_servers", vllm)
     compare(folder, PROMPTS, 6, "cpu", ["--dtype", "x"])
     return started
 
 
 def test_equal_texts_are_counted_and_vllm_gets_no_more_context_than_they_need(monkeypatch, model, capsys):
     (started,) = compared(monkeypatch, model, lambda tokens: tokens)
-    longest = max(len(prompt.tokens) for prompt in agreement.prepared(model[0], PROMPTS, 6)) + 6
+    longest = max(len(prompt.tokens) for prompt in same_model.prepared(model[0], PROMPTS, 6)) + 6
     assert started == {"options": ["--max-model-len", str(longest), "--dtype", "x"], "precision": "float32", "most": 1}
     assert capsys.readouterr().out == "vLLM and transformers give the same greedy text for 2 validation prompts\n"
 
@@ -182,7 +181,7 @@ def test_an_answer_that_ends_early_is_no_near_tie(monkeypatch, model):
 
 def test_a_character_that_the_limit_cuts_is_no_difference():
     def of(ours: str, theirs: str):
-        return agreement.difference(0, agreement.GreedyAnswer(ours, [1]), agreement.GreedyAnswer(theirs, [1]))
+        return same_model.difference(0, same_model.GreedyAnswer(ours, [1]), same_model.GreedyAnswer(theirs, [1]))
 
     assert of("ab\ufffd\ufffd", "ab") is None
     assert of("a\ufffdb", "ab") is not None

@@ -11,8 +11,8 @@ from data_prep.english.suite import parse_levels
 from recipe.capacity.batch_rules import batch_refusals
 from recipe.capacity.model_shape import ModelShape
 from recipe.capacity.sizes import read_sizes
-from recipe.records import bars
 from recipe.records.run_directory import RunDirectory
+from recipe.reports import bars
 from recipe.runtime.options import PretrainedEvidenceOptions
 from recipe.studies import pretrained_evidence
 from recipe.studies.arm_options import STRENGTHS

@@ -1,5 +1,10 @@
-"""Our hooks in a step of verl's asynchronous trainers: order and places of prompts that are drawn ahead, versions."""
+"""Our hooks in a step of verl's asynchronous trainers: order and places of prompts that are drawn ahead, versions.
 
+With verl's client of the engines that continues interrupted requests, with new random draws for each part, and its
+replay buffer for planned prompts, which are trained on in their order.
+"""
+
+import asyncio
 from dataclasses import asdict
 from typing import Any
 
@@ -9,16 +14,64 @@ from transfer_queue import KVBatchMeta
 from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer, ReplayBufferAsync
 from verl.trainer.ppo.v1.trainer_base import _count_tq_prompt_groups
 from verl.utils import tensordict_utils as tu
+from verl.workers.rollout.llm_server import FullyAsyncLLMServerClient, LLMServerClient
 
-from recipe.training.asynchronous.client import ContinuingClient
 from recipe.training.asynchronous.prompts import DRAWN, DrawnPrompt, PromptStream, place_metrics, version_metrics
-from recipe.training.asynchronous.replay import InOrderReplayBuffer
 from recipe.training.batch_skills import by_group, prompt_of
-from recipe.training.hooks.replay import WatchedAsyncReplayBuffer, WatchedReplayBuffer
+from recipe.training.hooks.replay_buffers import WatchedAsyncReplayBuffer, WatchedReplayBuffer
 from recipe.training.hooks.step import SkillCreditHooks
 from recipe.training.protector import checkpoint_folder, resumed_folder
 from recipe.training.retries import prompt_batch
 from recipe.training.step_samples import fetch
+from rewards.requests import reseeded
+
+VALIDATION = "val"
+
+
+class _SeededParts(LLMServerClient):
+    """Sends a request with a seed derived from its own and from how many tokens are there already.
+
+    An engine draws the first new token of a request with the first numbers of its seed: a continued answer would
+    otherwise draw the numbers of its beginning again. A part that is interrupted before its first token is none: verl
+    would take the weights at that time for those that the answer began with.
+    """
+
+    async def generate(
+        self, request_id: str, *, prompt_ids: list[int], sampling_params: dict[str, Any], **options: Any
+    ) -> Any:
+        sampling = reseeded(sampling_params, len(prompt_ids))
+        while True:
+            output = await super().generate(request_id, prompt_ids=prompt_ids, sampling_params=sampling, **options)
+            if output.token_ids or output.stop_reason not in ("aborted", "abort"):
+                return output
+            await asyncio.sleep(1)  # as verl's client does
+
+
+class ContinuingClient(FullyAsyncLLMServerClient, _SeededParts):
+    """verl's asynchronous client; each part of an interrupted answer has its own seed."""
+
+
+class InOrderReplayBuffer(WatchedAsyncReplayBuffer):
+    """Waits for the prompts that were drawn first; later ones are answered meanwhile.
+
+    verl takes what finished first, so batches would have more of easy skills and short answers than the plan, and any
+    number of memory prompts. Names of groups sort in the order of drawing (`DrawnPrompt.uid`).
+    """
+
+    def _has_enough_samples(
+        self, global_steps: int, partition_id: str, batch_size: int, sampleable_keys: set[str]
+    ) -> bool:
+        enough: bool = super()._has_enough_samples(global_steps, partition_id, batch_size, sampleable_keys)
+        if partition_id == VALIDATION or not enough:
+            return enough
+        unfinished = self.pending_keys[partition_id] | self.running_keys[partition_id]
+        return unfinished.isdisjoint(sorted(sampleable_keys | unfinished)[:batch_size])
+
+    def _select_prompt_uids(
+        self, partition_id: str, sampleable_keys: set[str], batch_size: int
+    ) -> tuple[list[str], dict[str, dict[str, Any]], dict[str, int]]:
+        _, samples, steps = super()._select_prompt_uids(partition_id, sampleable_keys, batch_size)
+        return sorted(sampleable_keys)[:batch_size], samples, steps
 
 
 class AsynchronousHooks(SkillCreditHooks):

@@ -33,7 +33,7 @@ from recipe.training.batch_skills import (
 from recipe.training.credit_batch import check_failures, shaped_by_credit
 from recipe.training.failure_buffer import FailureBuffer
 from recipe.training.hooks.records import RecordHooks
-from recipe.training.hooks.replay import Patience, WatchedReplayBuffer
+from recipe.training.hooks.replay_buffers import Patience, WatchedReplayBuffer
 from recipe.training.hooks.validation import FIRST_AND_FINAL, recovery_metrics
 from recipe.training.protector import (
     Protector,

@@ -9,10 +9,10 @@ import random
 import pytest
 
 from data_prep.english import suite
-from data_prep.english.manifest import MANIFEST
 from data_prep.english.suite import (
     DEFAULT_LEVELS,
     LEVELS,
+    MANIFEST,
     SKILLS,
     demonstrations,
     extra_info,

@@ -7,8 +7,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from data_prep.english.domains import DOMAINS
-from data_prep.english.functions import EnglishFunction, distinguishing_cases, literal, random_argument, random_function
-from data_prep.english.steps import TABLES, FunctionStep
+from data_prep.english.functions import (
+    TABLES,
+    EnglishFunction,
+    FunctionStep,
+    distinguishing_cases,
+    literal,
+    random_argument,
+    random_function,
+)
 from data_prep.english.stories import EnglishStory, Event, random_story
 from rewards import compute_score
 from rewards.verifiers.code import CodeTruth

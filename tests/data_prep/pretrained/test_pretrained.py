@@ -14,14 +14,11 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from data_prep import machine
 from data_prep.files import file_hash
-from data_prep.pretrained import command, releases
-from data_prep.pretrained.command import main, make, of_file, of_release
-from data_prep.pretrained.convert import convert
-from data_prep.pretrained.errors import PretrainedError
+from data_prep.pretrained import PretrainedError, command, releases
+from data_prep.pretrained.command import main, make, of_file, of_release, require_disk, require_memory
 from data_prep.pretrained.folders import DESCRIPTION, check_folder, made_before
-from data_prep.pretrained.gguf_files import read_header
+from data_prep.pretrained.gguf_files import convert, read_header
 from data_prep.pretrained.releases import RELEASES, Release, gguf_of
-from data_prep.pretrained.room import require_disk, require_memory
 
 gguf = pytest.importorskip("gguf", reason="needs the extra gguf")
 

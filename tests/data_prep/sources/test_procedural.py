@@ -10,13 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from data_prep.hidden_databases import Ambiguous, hidden_databases
 from data_prep.schema import DataFileError
 from data_prep.sources import arithmetic, bugs, countdown, gsm8k, procedural, sql
 from data_prep.sources.arithmetic import random_story
 from data_prep.sources.bugs import mutants
 from data_prep.sources.countdown import random_problem, solve
-from data_prep.sources.sql import KINDS, random_question, random_schema
+from data_prep.sources.sql import KINDS, Ambiguous, hidden_databases, random_question, random_schema
 from data_prep.splits import split_by_hash
 from data_prep.tasks import read_tasks, write_tasks
 from tests.data_prep.task_examples import task

@@ -4,8 +4,7 @@ import json
 
 import pytest
 
-from data_prep.strength.report import report
-from data_prep.strength.strength import Strength, Survivor, changed_lines, smallest_cover
+from data_prep.strength.strength import Strength, Survivor, changed_lines, report, smallest_cover
 
 
 @pytest.mark.parametrize(

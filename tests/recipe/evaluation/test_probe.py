@@ -6,8 +6,7 @@ import pytest
 from data_prep.schema import read_rows
 from data_prep.tasks import write_task_rows
 from recipe.evaluation.samples import Answer, Sample
-from recipe.evaluation.signal import Signal, carrying, mean_signal, signal, verdict
-from recipe.probe import main
+from recipe.probe import Signal, carrying, main, mean_signal, signal, verdict
 from tests.recipe.evaluation.conftest import task
 from tests.recipe.evaluation.openai_server import Behaviour, serving
 

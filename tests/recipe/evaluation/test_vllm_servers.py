@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from recipe import evaluate, probe
+from recipe.evaluation import ServerError
 from recipe.evaluation.folder import EvaluationFolder
-from recipe.evaluation.servers import ServerError
-from recipe.evaluation.vllm_servers import gpu_groups, visible_gpus
+from recipe.evaluation.vllm_servers import cpu_environment, cpu_flags, gpu_groups, visible_gpus
 from tests.models import make_model
 from tests.recipe.evaluation import openai_server
 
@@ -95,3 +95,11 @@ def test_an_evaluation_without_servers_ends_with_their_reasons(tmp_path, data, n
     assert why in printed
     assert printed.count("; all of its output: ") == len(dies.split())
     assert {one.partition("=")[0] for one in dies.split()} <= started(tmp_path / "out").keys()
+
+
+def test_the_platforms_values_become_options_of_vllm_serve():
+    assert cpu_flags() == ["--enforce-eager", "--block-size", "32", "--no-enable-chunked-prefill"]
+
+
+def test_the_engine_gets_the_platforms_cache_and_compiles_nothing():
+    assert cpu_environment() == {"VLLM_CPU_KVCACHE_SPACE": "1", "TORCH_COMPILE_DISABLE": "1"}

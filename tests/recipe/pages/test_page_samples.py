@@ -8,7 +8,7 @@ import pytest
 
 from recipe.pages import page_samples as module
 from recipe.pages.page_samples import SAMPLES, read_samples, shares
-from recipe.pages.text import island, shortened
+from recipe.pages.page_templates import island, shortened
 from recipe.records.run_directory import RunDirectory
 from recipe.runtime.visible import visible
 from rewards.counterfactual.replayer import MOST

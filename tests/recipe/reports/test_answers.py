@@ -1,7 +1,7 @@
 """The page of answers before and after training."""
 
 from recipe.evaluation.samples import Answer, Problem, Sample
-from recipe.reports.answers import answers_page
+from recipe.reports.compare import answers_page
 
 
 def problem(id: str, skill: str) -> Problem:

@@ -16,10 +16,10 @@ import pytest
 from starlette.testclient import TestClient
 
 from recipe import report
-from recipe.pages import page_cache
 from recipe.pages.run_page import run_page
 from recipe.records.run_directory import RunDirectory
 from recipe.records.versions import VERSION
+from recipe.reports import serve
 from recipe.reports.serve import MOST, application
 from tests.recipe.pages.conftest import HOSTILE, make_run
 
@@ -99,7 +99,7 @@ def test_a_page_is_made_again_when_a_file_changed_and_only_then(tmp_path: Path, 
         made.append(reload)
         return run_page(runs, now, reload=reload)
 
-    monkeypatch.setattr(page_cache, "run_page", noted)
+    monkeypatch.setattr(serve, "run_page", noted)
     asked = client(tmp_path)
     first = asked.get("/page?run=quickstart/a").text
     assert asked.get("/page?run=quickstart/a").text == first
@@ -108,9 +108,9 @@ def test_a_page_is_made_again_when_a_file_changed_and_only_then(tmp_path: Path, 
     run.log_metrics(4, {"reward/acc": 0.75})
     run.log_event("step", step=4)
     second = asked.get("/page?run=quickstart/a").text
-    assert made == [0, page_cache.RELOAD]
+    assert made == [0, serve.RELOAD]
     assert "4 updates" in second
-    assert f'data-reload="{page_cache.RELOAD}"' in second
+    assert f'data-reload="{serve.RELOAD}"' in second
     assert "the page renews itself" in second
 
 

@@ -13,7 +13,6 @@ from recipe import cluster
 from recipe.records.run_directory import RunDirectory
 from recipe.runtime import ray_session
 from recipe.runtime.console import TrainingState
-from recipe.runtime.pools import engines_apart
 from recipe.runtime.ray_session import (
     ClusterError,
     claim_machine,
@@ -22,6 +21,7 @@ from recipe.runtime.ray_session import (
     run_environment,
     runtime_environment,
 )
+from recipe.settings import engines_apart
 from tests.composing import composed
 
 HOLDER = """

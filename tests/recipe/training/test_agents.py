@@ -17,7 +17,7 @@ from recipe.training import agents
 from recipe.training.agent_workers import SkillCreditAgentLoopWorker
 from recipe.training.step_samples import TIMES_BEFORE, TimesBefore, sample_seed
 from rewards.environments import EPISODE
-from rewards.seeds import reseeded
+from rewards.requests import reseeded
 from tests.composing import composed
 from tests.scripted_environment import Scripted
 

@@ -15,7 +15,7 @@ from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
 from recipe.records.run_directory import RunDirectory
 from recipe.runtime.death_watch import ProcessDied
 from recipe.training.hooks import validation
-from recipe.training.hooks.replay import Patience, PromptsFailError, WatchedReplayBuffer
+from recipe.training.hooks.replay_buffers import Patience, PromptsFailError, WatchedReplayBuffer
 from recipe.training.trainer import SkillCreditTrainer
 
 PROMPTS, ANSWERS = 4, 2

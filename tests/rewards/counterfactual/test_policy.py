@@ -3,7 +3,7 @@
 from types import SimpleNamespace
 
 from rewards.counterfactual.policy import Policy
-from rewards.seeds import SEED_KEYS
+from rewards.requests import SEED_KEYS
 
 
 class Engine:

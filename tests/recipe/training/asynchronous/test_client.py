@@ -7,7 +7,7 @@ from omegaconf import OmegaConf
 from verl.workers.rollout import llm_server
 from verl.workers.rollout.replica import TokenOutput
 
-from recipe.training.asynchronous.client import ContinuingClient
+from recipe.training.asynchronous.hooks import ContinuingClient
 
 
 @pytest.mark.asyncio

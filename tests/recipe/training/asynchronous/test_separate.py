@@ -10,7 +10,7 @@ from verl.trainer.ppo.utils import Role
 from verl.trainer.ppo.v1.trainer_base import TRAINER_REGISTRY
 from verl.trainer.ppo.v1.trainer_separate_async import PPOTrainerSeparateAsync
 
-from recipe.training.asynchronous.client import ContinuingClient
+from recipe.training.asynchronous.hooks import ContinuingClient
 from recipe.training.asynchronous.trainer import SkillCreditSeparateTrainer
 from workers.detached import SkillCreditDetachedWorker
 from workers.digests import WeightsDifferError

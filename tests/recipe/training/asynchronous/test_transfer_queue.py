@@ -51,10 +51,10 @@ def trainer(agents: Agents, folder: Path, step: int) -> Any:
     from verl.trainer.ppo.v1.replay_buffer import ReplayBufferAsync
 
     from recipe.records.run_directory import RunDirectory
+    from recipe.training.asynchronous.hooks import InOrderReplayBuffer
     from recipe.training.asynchronous.prompts import PromptStream
-    from recipe.training.asynchronous.replay import InOrderReplayBuffer
     from recipe.training.asynchronous.trainer import SkillCreditColocateTrainer
-    from recipe.training.hooks.replay import Patience
+    from recipe.training.hooks.replay_buffers import Patience
     from recipe.training.schedule import StepPrompts
 
     made: Any = SkillCreditColocateTrainer.__new__(SkillCreditColocateTrainer)

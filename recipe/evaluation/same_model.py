@@ -13,7 +13,8 @@ from typing import Any
 
 import openai
 
-from recipe.evaluation.servers import ServerError, base_url
+from recipe.evaluation import ServerError
+from recipe.evaluation.servers import base_url
 from recipe.evaluation.vllm_servers import vllm_servers
 
 Messages = list[dict[str, str]]

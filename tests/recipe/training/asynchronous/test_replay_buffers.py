@@ -8,9 +8,9 @@ from omegaconf import OmegaConf
 from verl.trainer.ppo.v1 import replay_buffer
 
 from recipe.records.run_directory import RunDirectory
+from recipe.training.asynchronous.hooks import InOrderReplayBuffer
 from recipe.training.asynchronous.prompts import DrawnPrompt
-from recipe.training.asynchronous.replay import InOrderReplayBuffer
-from recipe.training.hooks.replay import NoSignalError, Patience, PromptsFailError
+from recipe.training.hooks.replay_buffers import NoSignalError, Patience, PromptsFailError
 
 UIDS = [DrawnPrompt(number).uid() for number in range(5)]
 

@@ -4,8 +4,8 @@ import math
 
 import pytest
 
-from recipe.records.bars import RunOutcome, contrast, contrast_table, contrasts, order_table, verdicts
 from recipe.records.promise import Promise
+from recipe.reports.bars import RunOutcome, contrast, contrast_table, contrasts, order_table, verdicts
 
 
 def arm(*rows: tuple[str, str, float, float, float]) -> dict:
