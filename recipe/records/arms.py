@@ -15,7 +15,7 @@ from pathlib import Path
 from recipe.records import kept_runs
 from recipe.records.run_directory import RunDirectory
 from recipe.records.tables import markdown_table
-from recipe.records.versions import check_version, starting_weights
+from recipe.records.versions import RecordsError, check_version, starting_weights
 
 SHOWN = 4
 """Names of runs in a cell; of more, the number of the rest."""
@@ -27,10 +27,13 @@ def finished_runs(source: Path) -> list[RunDirectory]:
     """The finished runs, by name. source: a folder of run directories, or a file written by recipe.keep.
 
     Raises:
-        RecordsError: the file cannot be read, or this release does not know the version of a run's records.
+        RecordsError: the file cannot be read, its name has another ending, or this release does not know the version of
+            a run's records.
     """
     if kept_runs.is_file(source):
         return list(kept_runs.read(source))
+    if source.is_file():
+        raise RecordsError(f"{source} is no folder of runs; files of recipe.keep end in {kept_runs.SUFFIX}")
     return [run for run in _directories(source) if run.finished]
 
 
