@@ -107,7 +107,7 @@ def train(config: DictConfig, settings: Settings, run: RunDirectory) -> None:
 
     from recipe.records.experiment_page import processor, source_commit, update_report
     from recipe.records.skill_record import update_skill_report
-    from recipe.training.trainer import SkillCreditTaskRunner
+    from recipe.training.task_runner import SkillCreditTaskRunner
 
     weights = remember(config, run)["weights"]
     threads = processor_environment(config).get("OMP_NUM_THREADS")  # as the model, it decides how sums are rounded
