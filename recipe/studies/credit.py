@@ -67,6 +67,7 @@ TASKS = {
         "20 21 22 23 24 25 26 27",
         ("credit:grpo", "credit_shuffled:grpo"),
         "0.8",
+        own={"grpo": ("", "4.0e-3")},
     ),
     "chain8": CreditTask(
         "data/chain8",

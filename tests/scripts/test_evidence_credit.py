@@ -11,16 +11,24 @@ LR = "actor_rollout_ref.actor.optim.lr"
 
 
 def test_the_arms_of_a_task_share_a_start_and_seeds_and_name_their_contrasts():
-    commands = dry("evidence_credit", "arms", TASKS="parts4")
+    commands = dry("evidence_credit", "arms", TASKS="chain8")
     assert commands == [
         STARTED[0],
-        "bash scripts/micro_start.sh data/parts --skills parts",
-        "claim outputs/evidence_credit.parts4 --model start=data/parts/model "
-        "--data train=data/parts/train.parquet val=data/parts/val.parquet --set train= ",
-        "recipe.train --multirun experiment=credit_parts4 run.experiment=evidence_credit.parts4 "
-        f"data.seed=20,21,22,23,24,25,26,27 arm=grpo,credit,credit_shuffled run.name={ARM}.{SEED}",
-        "recipe.report online outputs/evidence_credit.parts4 --reach 0.8 --window 16 "
-        "--contrasts credit:grpo credit_shuffled:grpo",
+        " ".join(("bash scripts/micro_start.sh data/chain8", *TASKS["chain8"].start)),
+        "claim outputs/evidence_credit.chain8 --model start=data/chain8/model "
+        "--data train=data/chain8/train.parquet val=data/chain8/val.parquet --set train= ",
+        "recipe.train --multirun experiment=credit_chain8 run.experiment=evidence_credit.chain8 "
+        f"data.seed=20,21,22,23,24 arm=grpo,credit run.name={ARM}.{SEED}",
+        "recipe.report online outputs/evidence_credit.chain8 --reach 0.8 --window 16 --contrasts credit:grpo",
+    ]
+
+
+def test_each_seed_of_four_lines_has_grpo_at_its_own_rate():
+    runs = of_module(dry("evidence_credit", "arms", TASKS="parts4", SEEDS="20 21"), "recipe.train")
+    assert [run.partition("data.seed=")[2] for run in runs] == [
+        f"{seed} {arms} run.name={ARM}.{SEED}"
+        for seed in (20, 21)
+        for arms in (f"arm=grpo {LR}=4.0e-3", "arm=credit,credit_shuffled")
     ]
 
 
