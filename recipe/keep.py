@@ -33,6 +33,7 @@ from recipe.runtime.console import program
 LEFT_OUT = (
     "actor/grad_norm", "actor/loss", "actor/perf", "actor/pg_loss", "actor/ppo_kl",
     "actor/projection/gradient_norm", "actor/projection/module_cosine", "actor/projection/pair_cosine",
+    "credit/busy_seconds", "credit/replay_seconds",
     "critic/advantages", "critic/returns", "critic/rewards", "critic/score", "global_seqlen", "num_turns", "perf",
     "prompt_length", "response", "response_length/max", "response_length/min", "response_length_non_aborted",
     "reward/busy_seconds", "reward/error", "reward/feasible", "reward/format", "reward/judge_seconds",
