@@ -46,6 +46,8 @@ STEP_TIME = "timing_s/step"
 COARSE = (
     "actor/entropy", "actor/projection/cosine", "actor/projection/displacement_norm",
     "actor/projection/multiplier", "actor/projection/predicted_change", "actor/projection/split_half_cosine",
+    "credit/abs_mean", "credit/advantage_shift", "credit/cache_hit_share", "credit/entropy", "credit/mean",
+    "credit/shared_share", "credit/token_share", "credit/valid_share",
 )  # fmt: skip
 EVENTS = ("start", "end", general.EVENT)
 DIGITS, TIME_DIGITS, COARSE_DIGITS = 6, 5, 3
