@@ -16,6 +16,7 @@ from collections.abc import Collection, Sequence
 from functools import lru_cache
 
 from rewards.analysis.imports import imported_modules
+from rewards.analysis.parsing import nodes_of
 from rewards.analysis.special_cases import names_inputs
 from rewards.extraction import answer_part
 from rewards.verdict import GuardKind
@@ -127,7 +128,7 @@ def _does_nothing(statement: ast.stmt) -> bool:
 
 def reads_input(program: ast.Module) -> bool:
     """Whether a program reads a parameter of its functions, standard input, its arguments or a file."""
-    nodes = list(ast.walk(program))
+    nodes = nodes_of(program)
     known = _READERS | {node.arg for node in nodes if isinstance(node, ast.arg)}
     return any(
         (isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node.id in known)

@@ -12,6 +12,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Union
 
+from rewards.analysis.parsing import nodes_of
+
 MAX_CHARACTERS, MAX_TOTAL = 65_536, 4_000_000
 _MAX_TEXT_DEPTH = 40
 _METHODS = frozenset(
@@ -239,13 +241,16 @@ _IMPORTERS = frozenset(
 _RUNNERS = frozenset(("exec", "eval", "compile", "timeit", "runctx", "runsource", "push", "literal_eval"))
 _KNOWN = _IMPORTERS | _RUNNERS | {"get"}
 _MAX_DEPTH = 8
+# Nodes that may import, and that may bind a name, for speed: most nodes are neither.
+_IMPORTING = (ast.Import, ast.ImportFrom, ast.Call, ast.Subscript)
+_BINDING = (ast.Assign, ast.NamedExpr, ast.AnnAssign, ast.ImportFrom, ast.Import, ast.arguments)
 
 
 def imported_modules(program: ast.Module, depth: int = _MAX_DEPTH) -> set[str]:
     """The top-level names of the modules that a program imports."""
-    nodes = list(ast.walk(program))
+    nodes = nodes_of(program)
     reading = _Reading(nodes, depth)
-    names = {name for node in nodes for name in reading.imported_by(node)}
+    names = {name for node in nodes if isinstance(node, _IMPORTING) for name in reading.imported_by(node)}
     return {name.lstrip(".").partition(".")[0] for name in names}
 
 
@@ -327,7 +332,8 @@ def _assigned_once(nodes: Sequence[ast.AST]) -> dict[str, ast.expr]:
             times[node.id] += 1
         elif isinstance(node, ast.arg):
             times[node.arg] += 1
-        bindings.update(_meanings(node))
+        elif isinstance(node, _BINDING):
+            bindings.update(_meanings(node))
     return {name: value for name, value in bindings.items() if times[name] <= 1}
 
 

@@ -6,6 +6,7 @@ such numbers in hexadecimal.
 
 import ast
 from collections.abc import Iterable, Iterator
+from functools import cache
 
 
 def parse(code: str) -> ast.Module | None:
@@ -28,11 +29,35 @@ def error_line(code: str) -> int | None:
 
 
 def written(tree: ast.AST) -> str | None:
-    """The text of a syntax tree; None for a number with more digits than Python prints, or too deep nesting."""
+    """The text of a parsed tree, which may have lost statements; None for a number with more digits than Python prints,
+    or too deep nesting.
+    """
     try:
-        return ast.unparse(ast.fix_missing_locations(tree))
+        return ast.unparse(tree)
     except (ValueError, RecursionError):
         return None
+
+
+_LEAVES = frozenset(("ctx", "op", "ops"))
+"""Fields with contexts and operators."""
+
+
+def nodes_of(tree: ast.AST) -> list[ast.AST]:
+    """The nodes of `ast.walk`, in its order, except contexts and operators: in a third of its time."""
+    found = [tree]
+    for node in found:
+        for name in _fields_with_parts(type(node)):
+            value = getattr(node, name, None)
+            if isinstance(value, ast.AST):
+                found.append(value)
+            elif isinstance(value, list):
+                found += [item for item in value if isinstance(item, ast.AST)]
+    return found
+
+
+@cache
+def _fields_with_parts(kind: type[ast.AST]) -> tuple[str, ...]:
+    return tuple(name for name in kind._fields if name not in _LEAVES)
 
 
 def is_bare_constant(node: ast.AST) -> bool:
