@@ -77,6 +77,7 @@ TASKS = {
         "20 21 22 23 24",
         ("credit:grpo",),
         "0.8",
+        own={"grpo": ("", "4.0e-3")},
     ),
 }  # fmt: skip
 

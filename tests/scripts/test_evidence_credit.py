@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+import pytest
+
 from recipe.studies.credit import TASKS, _as_chosen, size_words
 from tests.composing import composed
 from tests.scripts.test_papers import ARM, SEED, STARTED, dry
@@ -11,24 +13,25 @@ LR = "actor_rollout_ref.actor.optim.lr"
 
 
 def test_the_arms_of_a_task_share_a_start_and_seeds_and_name_their_contrasts():
-    commands = dry("evidence_credit", "arms", TASKS="chain8")
+    commands = dry("evidence_credit", "arms", TASKS="chain8", ARMS="credit")
     assert commands == [
         STARTED[0],
         " ".join(("bash scripts/micro_start.sh data/chain8", *TASKS["chain8"].start)),
         "claim outputs/evidence_credit.chain8 --model start=data/chain8/model "
         "--data train=data/chain8/train.parquet val=data/chain8/val.parquet --set train= ",
         "recipe.train --multirun experiment=credit_chain8 run.experiment=evidence_credit.chain8 "
-        f"data.seed=20,21,22,23,24 arm=grpo,credit run.name={ARM}.{SEED}",
+        f"data.seed=20,21,22,23,24 arm=credit run.name={ARM}.{SEED}",
         "recipe.report online outputs/evidence_credit.chain8 --reach 0.8 --window 16 --contrasts credit:grpo",
     ]
 
 
-def test_each_seed_of_four_lines_has_grpo_at_its_own_rate():
-    runs = of_module(dry("evidence_credit", "arms", TASKS="parts4", SEEDS="20 21"), "recipe.train")
+@pytest.mark.parametrize(("task", "others"), [("parts4", "credit,credit_shuffled"), ("chain8", "credit")])
+def test_each_seed_has_grpo_at_its_own_rate(task: str, others: str):
+    runs = of_module(dry("evidence_credit", "arms", TASKS=task, SEEDS="20 21"), "recipe.train")
     assert [run.partition("data.seed=")[2] for run in runs] == [
         f"{seed} {arms} run.name={ARM}.{SEED}"
         for seed in (20, 21)
-        for arms in (f"arm=grpo {LR}=4.0e-3", "arm=credit,credit_shuffled")
+        for arms in (f"arm=grpo {LR}=4.0e-3", f"arm={others}")
     ]
 
 
