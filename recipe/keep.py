@@ -33,7 +33,9 @@ from recipe.runtime.console import program
 LEFT_OUT = (
     "actor/grad_norm", "actor/loss", "actor/perf", "actor/pg_loss", "actor/ppo_kl",
     "actor/projection/gradient_norm", "actor/projection/module_cosine", "actor/projection/pair_cosine",
-    "credit/busy_seconds", "credit/replay_seconds",
+    "actor/lr", "credit/abs_mean", "credit/busy_seconds", "credit/cache_hit_share", "credit/entropy",
+    "credit/held_share", "credit/mean", "credit/replay_seconds", "credit/shared_share", "credit/token_share",
+    "credit/unparsable_share",
     "critic/advantages", "critic/returns", "critic/rewards", "critic/score", "global_seqlen", "num_turns", "perf",
     "prompt_length", "response", "response_length/max", "response_length/min", "response_length_non_aborted",
     "reward/busy_seconds", "reward/error", "reward/feasible", "reward/format", "reward/judge_seconds",
@@ -46,8 +48,7 @@ STEP_TIME = "timing_s/step"
 COARSE = (
     "actor/entropy", "actor/projection/cosine", "actor/projection/displacement_norm",
     "actor/projection/multiplier", "actor/projection/predicted_change", "actor/projection/split_half_cosine",
-    "credit/abs_mean", "credit/advantage_shift", "credit/cache_hit_share", "credit/entropy", "credit/mean",
-    "credit/shared_share", "credit/token_share", "credit/valid_share",
+    "credit/advantage_shift", "credit/valid_share",
 )  # fmt: skip
 EVENTS = ("start", "end", general.EVENT)
 DIGITS, TIME_DIGITS, COARSE_DIGITS = 6, 5, 3

@@ -8,6 +8,7 @@ hardly ever, each by its own number. An update's samples are P prompts x G progr
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -68,13 +69,11 @@ class SharingResult:
 def study(run: GridRun) -> Iterator[SharingResult]:
     """Every arm at every rate, for all programs, errors and sizes."""
     for programs in (SIXTEEN, FOUR):
-        for errors in ERRORS:
-            for size in programs.sizes:
-                for rate in RATES:
-                    found = [updates_to_solve(programs, errors, size, arm, rate, run) for arm in ARMS]
-                    for arm, updates in zip(ARMS, found, strict=True):
-                        mean, ratio = bootstrap_interval(updates), ratio_interval(updates.tolist(), found[0].tolist())
-                        yield SharingResult(programs.name, errors, *size, rate, arm.name, mean, ratio)
+        for errors, size, rate in product(ERRORS, programs.sizes, RATES):
+            found = [updates_to_solve(programs, errors, size, arm, rate, run) for arm in ARMS]
+            for arm, updates in zip(ARMS, found, strict=True):
+                mean, ratio = bootstrap_interval(updates), ratio_interval(updates.tolist(), found[0].tolist())
+                yield SharingResult(programs.name, errors, *size, rate, arm.name, mean, ratio)
 
 
 def updates_to_solve(

@@ -9,7 +9,7 @@ input, files or loops is not computed: this guard only discourages a habit, whil
 import ast
 import sys
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Union
 
 from rewards.analysis.parsing import nodes_of
@@ -241,16 +241,13 @@ _IMPORTERS = frozenset(
 _RUNNERS = frozenset(("exec", "eval", "compile", "timeit", "runctx", "runsource", "push", "literal_eval"))
 _KNOWN = _IMPORTERS | _RUNNERS | {"get"}
 _MAX_DEPTH = 8
-# Nodes that may import, and that may bind a name, for speed: most nodes are neither.
-_IMPORTING = (ast.Import, ast.ImportFrom, ast.Call, ast.Subscript)
-_BINDING = (ast.Assign, ast.NamedExpr, ast.AnnAssign, ast.ImportFrom, ast.Import, ast.arguments)
 
 
 def imported_modules(program: ast.Module, depth: int = _MAX_DEPTH) -> set[str]:
     """The top-level names of the modules that a program imports."""
     nodes = nodes_of(program)
     reading = _Reading(nodes, depth)
-    names = {name for node in nodes if isinstance(node, _IMPORTING) for name in reading.imported_by(node)}
+    names = {name for node in nodes for name in reading.imported_by(node)}
     return {name.lstrip(".").partition(".")[0] for name in names}
 
 
@@ -262,16 +259,17 @@ class _Reading:
         self.constants = Constants(self.names)
         self.depth = depth
 
-    def imported_by(self, node: ast.AST) -> Iterator[str]:
+    def imported_by(self, node: ast.AST) -> Iterable[str]:
         """The dotted names of the modules that this node imports."""
         if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            yield node.module or ""
-        elif isinstance(node, ast.Call):
-            yield from self._by_call(node)
-        elif isinstance(node, ast.Subscript) and self.meaning(node.value) == "modules":
-            yield from self._texts([node.slice])
+            return [alias.name for alias in node.names]
+        if isinstance(node, ast.ImportFrom):
+            return [node.module or ""]
+        if isinstance(node, ast.Call):
+            return self._by_call(node)
+        if isinstance(node, ast.Subscript) and self.meaning(node.value) == "modules":
+            return self._texts([node.slice])
+        return ()
 
     def _by_call(self, call: ast.Call) -> Iterator[str]:
         called = self.meaning(call.func)
@@ -332,21 +330,20 @@ def _assigned_once(nodes: Sequence[ast.AST]) -> dict[str, ast.expr]:
             times[node.id] += 1
         elif isinstance(node, ast.arg):
             times[node.arg] += 1
-        elif isinstance(node, _BINDING):
-            bindings.update(_meanings(node))
+        bindings.update(_meanings(node))
     return {name: value for name, value in bindings.items() if times[name] <= 1}
 
 
-def _meanings(node: ast.AST) -> Iterator[tuple[str, ast.expr]]:
+def _meanings(node: ast.AST) -> Iterable[tuple[str, ast.expr]]:
     if isinstance(node, ast.Assign):
-        for target in node.targets:
-            yield from _paired(target, node.value)
-    elif isinstance(node, ast.NamedExpr | ast.AnnAssign) and node.value:
-        yield from _paired(node.target, node.value)
-    elif isinstance(node, ast.ImportFrom | ast.Import):
-        yield from ((alias.asname, ast.Name(alias.name)) for alias in node.names if alias.asname)
-    elif isinstance(node, ast.arguments):
-        yield from zip([one.arg for one in node.args[::-1]], node.defaults[::-1], strict=False)
+        return [pair for target in node.targets for pair in _paired(target, node.value)]
+    if isinstance(node, ast.NamedExpr | ast.AnnAssign) and node.value:
+        return _paired(node.target, node.value)
+    if isinstance(node, ast.ImportFrom | ast.Import):
+        return [(alias.asname, ast.Name(alias.name)) for alias in node.names if alias.asname]
+    if isinstance(node, ast.arguments):
+        return zip([one.arg for one in node.args[::-1]], node.defaults[::-1], strict=False)
+    return ()
 
 
 def _paired(target: ast.expr, value: ast.expr) -> Iterator[tuple[str, ast.expr]]:
