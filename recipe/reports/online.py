@@ -62,8 +62,8 @@ class OnlineRow:
     reached: int
 
 
-def online_rows(accuracies: Accuracies, goal: Goal) -> list[OnlineRow]:
-    """One row per arm."""
+def online_rows(accuracies: Accuracies, goal: Goal, last: int | None = None) -> list[OnlineRow]:
+    """One row per arm; its accuracy is the mean up to update `last`."""
     rows = []
     for arm, of_arm in accuracies.items():
         until = [updates_to(accuracy, goal) for accuracy in of_arm.values()]
@@ -72,7 +72,7 @@ def online_rows(accuracies: Accuracies, goal: Goal) -> list[OnlineRow]:
                 arm=arm,
                 runs=len(of_arm),
                 start=t_interval([accuracy[0] for accuracy in of_arm.values()]),
-                accuracy=t_interval([mean_online(accuracy) for accuracy in of_arm.values()]),
+                accuracy=t_interval([mean_online(accuracy[:last]) for accuracy in of_arm.values()]),
                 updates=t_interval([updates for updates, _ in until]),
                 reached=sum(reached for _, reached in until),
             )
@@ -80,28 +80,32 @@ def online_rows(accuracies: Accuracies, goal: Goal) -> list[OnlineRow]:
     return rows
 
 
-def contrasts(accuracies: Accuracies, pairs: Sequence[tuple[str, str]], goal: Goal) -> list[ArmContrast]:
+def contrasts(
+    accuracies: Accuracies, pairs: Sequence[tuple[str, str]], goal: Goal, last: int | None = None
+) -> list[ArmContrast]:
     """The contrasts (arm, against), adjusted together; those without a pair of runs are left out, but count."""
-    made = [made for arm, against in pairs if (made := _contrast(accuracies, arm, against, goal))]
+    made = [made for arm, against in pairs if (made := _contrast(accuracies, arm, against, goal, last))]
     return [replace(one, holm=p) for one, p in zip(made, holm([one.p for one in made], len(pairs)), strict=True)]
 
 
-def _contrast(accuracies: Accuracies, arm: str, against: str, goal: Goal) -> ArmContrast | None:
+def _contrast(accuracies: Accuracies, arm: str, against: str, goal: Goal, last: int | None) -> ArmContrast | None:
     of_arm, others = accuracies.get(arm, {}), accuracies.get(against, {})
     repeats = [repeat for repeat in of_arm if repeat in others]
     if not repeats:
         return None
-    gains = [mean_online(of_arm[repeat]) - mean_online(others[repeat]) for repeat in repeats]
+    gains = [mean_online(of_arm[repeat][:last]) - mean_online(others[repeat][:last]) for repeat in repeats]
     mine, theirs = ([updates_to(runs[repeat], goal)[0] for repeat in repeats] for runs in (of_arm, others))
     ratio = ratio_interval(mine, theirs)
     return ArmContrast(arm, against, len(repeats), t_interval(gains), paired_p(gains), None, ratio)
 
 
-def online_table(rows: Sequence[OnlineRow], compared: Sequence[ArmContrast], goal: Goal) -> str:
+def online_table(
+    rows: Sequence[OnlineRow], compared: Sequence[ArmContrast], goal: Goal, last: int | None = None
+) -> str:
     """The rows and the contrasts as two Markdown tables."""
     head = [
-        "arm", "runs", f"{goal.unit} 1 (%)", f"{goal.units} 2 to the last (%)", f"{goal.units} to {goal.name}",
-        "reached",
+        "arm", "runs", f"{goal.unit} 1 (%)", f"{goal.units} 2 to {last or 'the last'} (%)",
+        f"{goal.units} to {goal.name}", "reached",
     ]  # fmt: skip
     arms = [
         [
@@ -172,6 +176,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="count blocks of N samples in place of updates: for arms whose updates differ in size",
     )  # fmt: skip
     parser.add_argument(
+        "--lengths-differ", action="store_true",
+        help="some runs are longer: the accuracy is the mean over what all have, and is reached within all of a run",
+    )  # fmt: skip
+    parser.add_argument(
         "--contrasts", nargs="+", metavar="ARM:AGAINST", help="the contrasts (default: each arm against --against)"
     )
 
@@ -190,11 +198,12 @@ def run(options: argparse.Namespace) -> None:
     except ValueError as error:
         raise ReportError(str(error)) from error
     lengths = {len(accuracy) for own in accuracies.values() for accuracy in own.values()}
-    if len(lengths) > 1:
+    if len(lengths) > 1 and not options.lengths_differ:
         raise ReportError(
-            f"runs of {min(lengths)} and {max(lengths)} {goal.units} cannot be compared; use runs of one length, or "
-            "--samples N for updates of different sizes"
+            f"runs of {min(lengths)} and {max(lengths)} {goal.units} cannot be compared; use runs of one length, "
+            "--samples N for updates of different sizes, or --lengths-differ"
         )
+    last = min(lengths) if len(lengths) > 1 else None
     pairs = [(arm, options.against) for arm in accuracies if arm != options.against and options.against in accuracies]
     if options.contrasts:
         pairs = [_pair(text) for text in options.contrasts]
@@ -209,7 +218,7 @@ def run(options: argparse.Namespace) -> None:
         *_unpaired(accuracies, pairs),
         *notes_of(options, runs),
     ]
-    print(write_online(accuracies, pairs, goal, output_folder(options), notes))
+    print(write_online(accuracies, pairs, goal, output_folder(options), notes, last))
 
 
 def _unpaired(accuracies: Accuracies, pairs: Sequence[tuple[str, str]]) -> list[str]:
@@ -223,11 +232,16 @@ def _unpaired(accuracies: Accuracies, pairs: Sequence[tuple[str, str]]) -> list[
 
 
 def write_online(
-    accuracies: Accuracies, pairs: Sequence[tuple[str, str]], goal: Goal, out: Path, notes: Sequence[str] = ()
+    accuracies: Accuracies,
+    pairs: Sequence[tuple[str, str]],
+    goal: Goal,
+    out: Path,
+    notes: Sequence[str] = (),
+    last: int | None = None,
 ) -> str:
     """Write table and numbers; returns the table followed by the notes, a paragraph each."""
-    rows, compared = online_rows(accuracies, goal), contrasts(accuracies, pairs, goal)
-    table = "\n\n".join([online_table(rows, compared, goal), *notes])
+    rows, compared = online_rows(accuracies, goal, last), contrasts(accuracies, pairs, goal, last)
+    table = "\n\n".join([online_table(rows, compared, goal, last), *notes])
     numbers = {
         "goal": asdict(goal),
         "arms": [asdict(row) for row in rows],

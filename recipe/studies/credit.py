@@ -2,8 +2,8 @@
 
 `rates` finds the learning rate of each arm, and in the sparse task the size of its updates, on seeds that the evidence
 does not use; `arms` compares the arms as the task's experiment has them, or at their own choice, and other arms that
-are given in a table apart; `rivals` adds those of other papers, and credit and GRPO changed, to the same folder;
-`agents` compares credit per turn with GiGPO. A study that was stopped resumes.
+are given in a table apart; `longer` gives GRPO twice the samples; `rivals` adds arms of other papers, and credit and
+GRPO changed, to the arms' folder; `agents` compares credit per turn with GiGPO. A study that was stopped resumes.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -21,6 +21,7 @@ SHUFFLED = "credit_shuffled"
 AS_CREDIT = (SHUFFLED, "credit_truncate", "credit_both")  # take credit's choice
 SAMPLES_OF_A_RUN = 960
 """In the sparse task, of every arm."""
+LONGER_SEEDS = "60 61 62 63"
 BLOCK, BLOCKS = "16", "8"
 """Samples that its tables put together, and blocks whose mean has to reach an accuracy: 128 samples."""
 
@@ -103,7 +104,7 @@ AGENT_OPTIONS = (
 
 
 def evidence_credit(steps: Steps[CreditOptions], stage: str = "", *overrides: str) -> None:
-    """STAGE `rates`, then `arms`, on every task; then `rivals` on the sparse one, and `agents`."""
+    """STAGE `rates`, then `arms`, on every task; `longer` and `rivals` on the sparse one; `agents`."""
     known("stage", [stage], STAGES)
     run, tasks = STAGES[stage]
     names = known("task", (steps.options.tasks or tasks).split(), tasks.split())
@@ -129,8 +130,14 @@ def size_words(size: str) -> Words:
         f"data.train_batch_size={prompts}", f"actor_rollout_ref.actor.ppo_mini_batch_size={prompts}",
         f"{SAMPLES}={samples}", f"actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu={micro}",
         f"actor_rollout_ref.rollout.log_prob_micro_batch_size_per_gpu={micro}",
-        f"trainer.total_training_steps={updates}", f"trainer.test_freq={updates}",
-        f"trainer.save_freq={updates // 2}",
+        *_length(updates),
+    )  # fmt: skip
+
+
+def _length(updates: int) -> Words:
+    """Overrides of a run of so many updates: a checkpoint half-way, a validation at the end."""
+    return (
+        f"trainer.total_training_steps={updates}", f"trainer.test_freq={updates}", f"trainer.save_freq={updates // 2}"
     )  # fmt: skip
 
 
@@ -190,6 +197,21 @@ def _own_choice(task: CreditTask, arm: str) -> Words:
     return (*(size_words(size) if size else ()), *((f"{RATE}={rate}",) if rate else ()))
 
 
+def _longer(steps: Steps[CreditOptions], name: str, overrides: Words) -> int:
+    """Credit as in the arms against GRPO with twice the updates, over which its rate falls, in a study of their own."""
+    task, given = TASKS[name], steps.options
+    updates = int(stated(f"credit_{name}", "trainer.total_training_steps"))
+    arms = {"credit": _own_choice(task, "credit"), "grpo": (*_own_choice(task, "grpo"), *_length(2 * updates))}
+    runs = [
+        (f"data.seed={seed}", f"arm={arm}", *own, f"run.name={ARM}.{SEED}")
+        for seed in (given.seeds or LONGER_SEEDS).split()
+        for arm, own in arms.items()
+        if arm in (given.arms or arm).split()
+    ]
+    both = ("--lengths-differ", "--contrasts", "credit:grpo")
+    return _start_and_compare(steps, name, f"{name}_longer", runs, overrides, *both)
+
+
 def _rivals(steps: Steps[CreditOptions], name: str, overrides: Words) -> int:
     """The rivals beside the arms: those that have run are not repeated, and all share a table."""
     given = steps.options
@@ -226,6 +248,7 @@ def _agents(steps: Steps[CreditOptions], name: str, overrides: Words) -> int:
 STAGES: dict[str, tuple[Callable[[Steps[CreditOptions], str, Words], int], str]] = {
     "rates": (_rates, " ".join(TASKS)),
     "arms": (_arms, " ".join(TASKS)),
+    "longer": (_longer, "parts16"),
     "rivals": (_rivals, "parts16"),
     "agents": (_agents, "agents"),
 }

@@ -111,7 +111,7 @@ def test_the_lines_of_the_sparse_and_the_chained_start_are_wrong_in_the_stated_s
 
 def test_another_stage_or_task_is_refused():
     status, _, printed = study("evidence_credit", "all")
-    assert (status, "unknown stage 'all'; valid ones: rates, arms, rivals, agents" in printed) == (2, True)
+    assert (status, "unknown stage 'all'; valid ones: rates, arms, longer, rivals, agents" in printed) == (2, True)
     status, _, printed = study("evidence_credit", "arms", TASKS="parts5")
     assert (status, "unknown task 'parts5'; valid ones: parts16, parts4, chain8" in printed) == (2, True)
 
@@ -132,6 +132,22 @@ def test_rivals_join_the_arms_of_the_sparse_task_on_three_of_their_seeds():
     contrasts = "credit:grpo credit:partial credit:vineppo credit:spo "
     goal = "--reach 0.5 --window 8 --samples 16"
     assert f"{goal} --out outputs/evidence_credit.parts16/rivals --contrasts {contrasts}" in report
+
+
+def test_grpo_with_twice_the_samples_is_compared_with_credit_in_a_study_of_its_own():
+    commands = dry("evidence_credit", "longer", KEPT="kept", SEEDS="60")
+    credit, grpo = of_module(commands, "recipe.train")
+    own = "run.experiment=evidence_credit.parts16_longer data.seed=60"
+    assert credit.endswith(f"{own} arm=credit {LR}=4.0e-3 run.name={ARM}.{SEED}")
+    trainer = "trainer.total_training_steps=240 trainer.test_freq=240 trainer.save_freq=120"
+    assert grpo.endswith(f"{own} arm=grpo {trainer} run.name={ARM}.{SEED}")
+    assert of_module(commands, "recipe.keep") == [
+        "recipe.keep outputs/evidence_credit.parts16_longer kept/parts16_longer.jsonl.xz"
+    ]
+    (report,) = of_module(commands, "recipe.report")
+    assert report.endswith("--reach 0.5 --window 8 --samples 16 --lengths-differ --contrasts credit:grpo")
+    (alone,) = of_module(dry("evidence_credit", "longer", SEEDS="60", ARMS="grpo"), "recipe.train")
+    assert "arm=grpo" in alone
 
 
 def test_agents_compare_credit_per_turn_with_gigpo_and_grpo_from_a_start_with_second_turns():

@@ -250,3 +250,16 @@ def test_updates_of_different_sizes_are_compared_in_blocks_of_samples(
     assert "| large | 1.8 |" in printed
     assert report.main([*words, "--samples", "12"]) == 2
     assert "are no whole blocks of 12 samples" in capsys.readouterr().err
+
+
+def test_runs_of_different_lengths_are_compared_over_what_all_have_and_reach_within_all_of_theirs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    finish(tmp_path, "long.s0", [0.0, 0.2, 0.4, 0.6])
+    finish(tmp_path, "short.s0", [0.0, 0.5])
+    assert report.main(["online", str(tmp_path / "a"), "--lengths-differ", "--contrasts", "short:long"]) == 0
+    printed = capsys.readouterr().out
+    assert "| arm | runs | update 1 (%) | updates 2 to 2 (%) | updates to 50% | reached |" in printed
+    assert "| long | 1 | 0.0 | 20.0 | 2.5 | 1 of 1 |" in printed
+    assert "| short | 1 | 0.0 | 50.0 | 1.0 | 1 of 1 |" in printed
+    assert "| short - long | 1 | +30.0 | - | - | 0.40 |" in printed
