@@ -39,7 +39,7 @@ LEFT_OUT = (
     "critic/advantages", "critic/returns", "critic/rewards", "critic/score", "global_seqlen", "num_turns", "perf",
     "prompt_length", "response", "response_length/max", "response_length/min", "response_length_non_aborted",
     "reward/busy_seconds", "reward/error", "reward/feasible", "reward/format", "reward/judge_seconds",
-    "reward/pass_ratio", "reward/quality", "reward/score", "rollout_corr", "timing_per_token_ms", "timing_s",
+    "reward/pass_ratio", "reward/quality", "reward/score", "rollout_corr", "time", "timing_per_token_ms", "timing_s",
     "training", "val-aux", "val-core",
 )  # fmt: skip
 STEP_TIME = "timing_s/step"
@@ -52,7 +52,6 @@ COARSE = (
 )  # fmt: skip
 EVENTS = ("start", "end", general.EVENT)
 DIGITS, TIME_DIGITS, COARSE_DIGITS = 6, 5, 3
-SECONDS = 0
 
 
 def kept(run: RunDirectory) -> KeptRun:
@@ -109,10 +108,10 @@ def _relative(value: Any) -> Any:
 
 
 def _selected(row: dict[str, float]) -> dict[str, float]:
-    """The kept metrics of a step, rounded to six, five or three digits; its time to the second."""
+    """The kept metrics of a step, rounded to six, five or three digits."""
     numbers = {key: value for key, value in row.items() if not _is_among(key, LEFT_OUT) or key == STEP_TIME}
     rounded = {key: float(f"{value:.{_digits(key)}g}") for key, value in numbers.items()}
-    return rounded | {"step": row["step"], "time": round(row["time"], SECONDS)}
+    return rounded | {"step": row["step"]}
 
 
 def _digits(metric: str) -> int:

@@ -14,11 +14,23 @@ from omegaconf import DictConfig, OmegaConf
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from recipe.records.run_directory import RunDirectory
+from recipe.runtime import fork_server
 from recipe.runtime.environment import forwarded
 from recipe.runtime.node_packages import differences, installed, on_nodes
 from recipe.settings import engines_apart
 from workers.cpu.processor import threads_per_rank
 from workers.ranks import RUN_FOLDER
+
+# Of workers: verl's trainer, agent loops, actor and vLLM's server, and ours.
+IMPORTED_ONCE = (
+    "ray._private.workers.default_worker",
+    "peft",
+    "verl.experimental.agent_loop.agent_loop",
+    "verl.workers.rollout.vllm_rollout.vllm_async_server",
+    "recipe.training.asynchronous.trainer",
+    "workers.actor",
+    "rewards.manager",
+)
 
 
 class ClusterError(RuntimeError):
@@ -80,18 +92,20 @@ def runtime_environment(config: DictConfig, run: RunDirectory, python: str) -> d
     environment = OmegaConf.merge(
         get_ppo_ray_runtime_env(config),
         {"env_vars": run_environment(run) | processor_environment(config)},
-        interpreter(python),
+        interpreter(python, config),
         # verl's configuration has null for each unset key.
         {key: value for key, value in chosen.items() if value is not None},
     )
     return OmegaConf.to_container(environment)  # type: ignore[return-value]
 
 
-def interpreter(path: str) -> dict[str, str]:
-    """The interpreter for Ray's runtime environment, set only if its path needs quoting.
+def interpreter(path: str, config: DictConfig) -> dict[str, str]:
+    """The interpreter for Ray's runtime environment, if it is not Ray's: see `fork_server`, or its path needs quoting.
 
     Ray passes the path to a shell unquoted, so with a blank in it the workers would never start.
     """
+    if config.trainer.device == "cpu" and ray_address(config) == "local" and sys.platform == "linux":
+        return {"py_executable": fork_server.executable(path, IMPORTED_ONCE)}
     quoted = shlex.quote(path)
     return {} if quoted == path else {"py_executable": quoted}
 

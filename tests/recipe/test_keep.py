@@ -42,7 +42,7 @@ def test_a_kept_run_gives_the_same_tables_and_holds_nothing_else(tmp_path: Path,
         first, second = kept.metrics()
         assert first["skill/mean/accuracy"] == pytest.approx(1 / 3, abs=1e-6)
         named = {"skill/mean/accuracy", "train_skill/write/accuracy", "response_length/mean"}
-        assert set(second) == {"step", "time"} | named
+        assert set(second) == {"step"} | named
         assert kept.read_config().data.train_files == "data/train.parquet"
     assert (unpacked / "grpo.s0" / "EXPERIMENT.md").read_text() == "# a\n\nmodel `data/model`\n"
     tables = []

@@ -1,8 +1,10 @@
 """A run's Ray session: one own Ray per machine at a time, and the environment of its workers."""
 
 import os
+import shlex
 import subprocess
 import sys
+from importlib.util import find_spec
 from typing import Any
 
 import pytest
@@ -11,7 +13,7 @@ from omegaconf import OmegaConf
 
 from recipe import cluster
 from recipe.records.run_directory import RunDirectory
-from recipe.runtime import ray_session
+from recipe.runtime import fork_server, ray_session
 from recipe.runtime.console import TrainingState
 from recipe.runtime.ray_session import (
     ClusterError,
@@ -69,14 +71,24 @@ def test_a_run_with_a_ray_of_its_own_claims_the_machine_before_its_first_record(
     ],
 )
 def test_an_interpreter_whose_path_a_shell_would_split_is_quoted_for_ray(path: str, named: dict[str, str]) -> None:
-    assert interpreter(path) == named
+    assert interpreter(path, composed("experiment=quickstart", "platform=gpu_1x8")) == named
+
+
+def test_workers_of_a_run_with_its_own_ray_on_a_cpu_are_forked_unless_another_command_is_named(monkeypatch) -> None:
+    config, path = composed("experiment=quickstart"), "/home/it's/python"
+    words = shlex.split(interpreter(path, config)["py_executable"])
+    assert words[:5] == [path, "-I", "-S", fork_server.__file__, "run"]
+    assert all(find_spec(name) for name in words[-1].split(","))
+    assert words[5] != shlex.split(interpreter(path, config)["py_executable"])[5]  # of another run
+    monkeypatch.setenv("RAY_ADDRESS", "auto")
+    assert interpreter("/usr/bin/python3", config) == {}
 
 
 def test_what_the_configuration_leaves_open_does_not_undo_what_the_run_needs(tmp_path) -> None:
     python = "/home/a b/.venv/bin/python"
     key = "ray_kwargs.ray_init.runtime_env"
     run = RunDirectory(tmp_path)
-    found = runtime_environment(composed("experiment=quickstart"), run, python)
+    found = runtime_environment(composed("experiment=quickstart", "platform=gpu_1x8"), run, python)
     assert found["py_executable"] == "'/home/a b/.venv/bin/python'"
     chosen = composed("experiment=quickstart", f"{key}.py_executable=python3", f"+{key}.env_vars.MINE=1")
     found = runtime_environment(chosen, run, python)
