@@ -69,6 +69,7 @@ def serve(listener: socket.socket, modules: str, words: Sequence[str]) -> None:
 
     node = os.pidfd_open(int(os.environ["RAY_RAYLET_PID"]))
     environment = dict(os.environ)  # before an import changes it
+    sys.path[0] = str(Path(words[0]).parent)  # in place of this file's folder, whose names could hide others
     try:
         for module in modules.split(","):
             importlib.import_module(module)
@@ -119,7 +120,6 @@ def _become(request: Mapping[str, Any], listener: socket.socket) -> NoReturn:
 
         np.random.seed()  # `random` is seeded after each fork, numpy is not
     sys.argv = list(request["words"])
-    sys.path[0] = str(Path(sys.argv[0]).parent)
     runpy.run_path(sys.argv[0], run_name="__main__")
     sys.exit()
 

@@ -63,6 +63,8 @@ def start_ray(config: DictConfig, run: RunDirectory) -> None:
     options["runtime_env"] = runtime_environment(config, run, sys.executable)
     options["address"] = ray_address(config)
     if options["address"] == "local":
+        # Ray's 60 s would begin before the imports of a server of forked workers, not after those of a worker.
+        os.environ.setdefault("RAY_worker_register_timeout_seconds", "600")
         if options.get("num_gpus") is not None:
             options["num_gpus"] += engines_apart(config)
     else:
