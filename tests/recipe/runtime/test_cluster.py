@@ -84,6 +84,16 @@ def test_workers_of_a_run_with_its_own_ray_on_a_cpu_are_forked_unless_another_co
     assert interpreter("/usr/bin/python3", config) == {}
 
 
+def test_ray_waits_long_enough_for_the_imports_of_a_server(monkeypatch, tmp_path) -> None:
+    waits = "RAY_worker_register_timeout_seconds"
+    monkeypatch.setenv(waits, "1")
+    monkeypatch.delenv(waits)
+    monkeypatch.setattr(ray, "init", lambda **_: (_ for _ in ()).throw(ConnectionError("no")))
+    with pytest.raises(ray_session.ClusterError, match="cannot be used: no"):
+        ray_session.start_ray(composed("experiment=quickstart"), RunDirectory(tmp_path))
+    assert float(os.environ[waits]) >= 600
+
+
 def test_what_the_configuration_leaves_open_does_not_undo_what_the_run_needs(tmp_path) -> None:
     python = "/home/a b/.venv/bin/python"
     key = "ray_kwargs.ray_init.runtime_env"
