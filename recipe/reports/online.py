@@ -147,6 +147,20 @@ def cost_table(accuracies: Accuracies, costs: CostsOfUpdates, goal: Goal) -> str
     return markdown_table(["arm", *(f"{unit} to {goal.name}" for unit in units)], rows)
 
 
+def runs_table(accuracies: Accuracies, goal: Goal, last: int | None = None) -> str:
+    """Online accuracy of each run and its updates to an accuracy, as a Markdown table."""
+    rows = [
+        [
+            f"{arm}.{repeat}", f"{100 * mean_online(accuracy[:last]):.1f}",
+            f"{updates:.1f}" if reached else f"not in {updates:.0f}",
+        ]
+        for arm, of_arm in accuracies.items()
+        for repeat, accuracy in of_arm.items()
+        for updates, reached in [updates_to(accuracy, goal)]
+    ]  # fmt: skip
+    return markdown_table(["run", f"{goal.units} 2 to {last or 'the last'} (%)", f"{goal.units} to {goal.name}"], rows)
+
+
 def skills_table(by_skill: Mapping[str, Sequence[Mapping[str, float]]]) -> str:
     """Means over the runs of each arm by skill, as a Markdown table; "" if there is one skill. Percent."""
     skills = list(dict.fromkeys(skill for runs in by_skill.values() for run in runs for skill in run))
@@ -179,6 +193,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--lengths-differ", action="store_true",
         help="some runs are longer: the accuracy is the mean over what all have, and is reached within all of a run",
     )  # fmt: skip
+    parser.add_argument("--each", action="store_true", help="each run in a table of its own")
     parser.add_argument(
         "--contrasts", nargs="+", metavar="ARM:AGAINST", help="the contrasts (default: each arm against --against)"
     )
@@ -214,6 +229,7 @@ def run(options: argparse.Namespace) -> None:
     by_skill = skills_table({arm: list(map(skill_accuracy, own)) for arm, own in by_arm(runs).items()})
     notes = [
         *filter(None, [by_skill]),
+        *([runs_table(accuracies, goal, last)] if options.each else []),
         cost_table(accuracies, costs, goal),
         *_unpaired(accuracies, pairs),
         *notes_of(options, runs),

@@ -263,3 +263,14 @@ def test_runs_of_different_lengths_are_compared_over_what_all_have_and_reach_wit
     assert "| long | 1 | 0.0 | 20.0 | 2.5 | 1 of 1 |" in printed
     assert "| short | 1 | 0.0 | 50.0 | 1.0 | 1 of 1 |" in printed
     assert "| short - long | 1 | +30.0 | - | - | 0.40 |" in printed
+
+
+def test_each_run_has_a_row_when_asked(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    finish(tmp_path, "grpo.s0", [0.0, 0.2, 0.4, 0.6])
+    finish(tmp_path, "grpo.s1", [0.0, 0.1, 0.1, 0.1])
+    assert report.main(["online", str(tmp_path / "a"), "--each"]) == 0
+    printed = capsys.readouterr().out
+    assert "| run | updates 2 to the last (%) | updates to 50% |" in printed
+    assert "| grpo.s0 | 40.0 | 2.5 |\n| grpo.s1 | 10.0 | not in 4 |" in printed
+    assert report.main(["online", str(tmp_path / "a")]) == 0
+    assert "grpo.s0 | 40.0" not in capsys.readouterr().out
