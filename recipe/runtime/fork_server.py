@@ -26,6 +26,7 @@ OF_ONE_WORKER = (
     "SPT_NOENV", "WG_", "WORLD_SIZE",
 )  # fmt: skip
 FORKED = b"forked"
+CHECKOUT = Path(__file__).parents[2]
 
 
 def executable(python: str, modules: Sequence[str]) -> str:
@@ -69,7 +70,9 @@ def serve(listener: socket.socket, modules: str, words: Sequence[str]) -> None:
 
     node = os.pidfd_open(int(os.environ["RAY_RAYLET_PID"]))
     environment = dict(os.environ)  # before an import changes it
-    sys.path[0] = str(Path(words[0]).parent)  # in place of this file's folder, whose names could hide others
+    # In place of this file's folder, whose names could hide others: the worker's, and the checkout of this file, which
+    # is the driver's. Ray adds the driver's paths when a worker connects, after these imports.
+    sys.path[:1] = [str(Path(words[0]).parent), str(CHECKOUT)]
     try:
         for module in modules.split(","):
             importlib.import_module(module)
@@ -77,6 +80,7 @@ def serve(listener: socket.socket, modules: str, words: Sequence[str]) -> None:
         print(f"workers are not forked: {type(error).__name__}: {error}", file=sys.stderr)
         listener.close()
         _execute(*words)
+    del sys.path[1]
     gc.collect()
     gc.freeze()  # forked processes share pages that the collector does not touch
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)

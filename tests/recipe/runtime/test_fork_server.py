@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import shlex
+import shutil
 import socket
 import subprocess
 import sys
@@ -19,10 +20,11 @@ from recipe.runtime import fork_server
 WORKER = """
 import sys
 imported = sorted({"numpy", "ray", "wave"} & set(sys.modules))
+package = getattr(sys.modules.get("recipe"), "__file__", None)
 import json, os, pathlib, random, numpy
 told = {
     "pid": os.getpid(), "parent": os.getppid(), "imported": imported, "words": sys.argv, "folder": os.getcwd(),
-    "environment": dict(os.environ), "beside": sys.path[0], "main": sys.modules["__main__"].__file__,
+    "environment": dict(os.environ), "package": package, "paths": sys.path, "main": sys.modules["__main__"].__file__,
     "drawn": [random.random(), numpy.random.random(), int.from_bytes(os.urandom(4), "big")],
 }
 print(json.dumps(told), flush=True)
@@ -79,7 +81,7 @@ def test_workers_are_forked_from_one_process_and_are_like_others(start, tmp_path
     forked, plain = told(second), told(usual)
     assert (forked["parent"], forked["imported"], plain["imported"]) == (server, ["numpy", "wave"], [])
     assert forked["pid"] not in (server, second.pid)
-    for same in ("words", "folder", "environment", "beside", "main"):
+    for same in ("words", "folder", "environment", "paths", "main"):
         assert forked[same] == plain[same]
     assert forked["words"][1:] == ["--flag"]
     assert forked["environment"]["RANK"] == "1"
@@ -126,6 +128,15 @@ def test_an_import_that_fails_is_told_and_left_to_the_worker(start, capfd):
     for worker in (first, second):
         assert told(worker)["pid"] == worker.pid
     assert "workers are not forked: ModuleNotFoundError: No module named 'no_such_module'" in capfd.readouterr().err
+
+
+def test_packages_are_those_of_the_drivers_checkout(start, tmp_path: Path):
+    other = tmp_path / "other" / "recipe"
+    (other / "runtime").mkdir(parents=True)
+    (other / "__init__.py").touch()
+    copied = shutil.copy(fork_server.__file__, other / "runtime")
+    own = command("recipe").replace(fork_server.__file__, str(copied))
+    assert told(start(own))["package"] == str(other / "__init__.py")
 
 
 def test_the_server_ends_with_the_node(start, node: subprocess.Popen[bytes]):
