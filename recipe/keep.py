@@ -48,10 +48,10 @@ STEP_TIME = "timing_s/step"
 COARSE = (
     "actor/entropy", "actor/projection/cosine", "actor/projection/displacement_norm",
     "actor/projection/multiplier", "actor/projection/predicted_change", "actor/projection/split_half_cosine",
-    "credit/advantage_shift", "credit/valid_share",
+    "credit/advantage_shift", "credit/valid_share", "reward/sandbox_seconds", STEP_TIME,
 )  # fmt: skip
 EVENTS = ("start", "end", general.EVENT)
-DIGITS, TIME_DIGITS, COARSE_DIGITS = 6, 5, 3
+DIGITS, COARSE_DIGITS = 6, 3
 
 
 def kept(run: RunDirectory) -> KeptRun:
@@ -108,15 +108,13 @@ def _relative(value: Any) -> Any:
 
 
 def _selected(row: dict[str, float]) -> dict[str, float]:
-    """The kept metrics of a step, rounded to six, five or three digits."""
+    """The kept metrics of a step, rounded to six or three digits."""
     numbers = {key: value for key, value in row.items() if not _is_among(key, LEFT_OUT) or key == STEP_TIME}
     rounded = {key: float(f"{value:.{_digits(key)}g}") for key, value in numbers.items()}
     return rounded | {"step": row["step"]}
 
 
 def _digits(metric: str) -> int:
-    if metric == STEP_TIME:
-        return TIME_DIGITS
     return COARSE_DIGITS if _is_among(metric, COARSE) else DIGITS
 
 

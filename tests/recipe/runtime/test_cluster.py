@@ -5,6 +5,7 @@ import shlex
 import subprocess
 import sys
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -78,7 +79,12 @@ def test_workers_of_a_run_with_its_own_ray_on_a_cpu_are_forked_unless_another_co
     config, path = composed("experiment=quickstart"), "/home/it's/python"
     words = shlex.split(interpreter(path, config)["py_executable"])
     assert words[:5] == [path, "-I", "-S", fork_server.__file__, "run"]
-    assert all(find_spec(name) for name in words[-1].split(","))
+    for top, _, rest in (name.partition(".") for name in words[-1].split(",")):
+        found = find_spec(top)  # of a submodule it would import its package
+        assert found is not None
+        assert found.submodule_search_locations is not None
+        file = Path(found.submodule_search_locations[0], *rest.split("."))
+        assert file.with_suffix(".py").exists() or file.is_dir()
     assert words[5] != shlex.split(interpreter(path, config)["py_executable"])[5]  # of another run
     monkeypatch.setenv("RAY_ADDRESS", "auto")
     assert interpreter("/usr/bin/python3", config) == {}
