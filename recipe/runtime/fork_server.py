@@ -111,6 +111,7 @@ def _become(request: Mapping[str, Any], listener: socket.socket) -> NoReturn:
     import signal
 
     listener.close()
+    os.setpgid(0, 0)  # as Ray does: when a worker dies, Ray ends its process group
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     os.environ.clear()
     os.environ.update(request["environment"])

@@ -23,7 +23,7 @@ imported = sorted({"numpy", "ray", "wave"} & set(sys.modules))
 package = getattr(sys.modules.get("recipe"), "__file__", None)
 import json, os, pathlib, random, numpy
 told = {
-    "pid": os.getpid(), "parent": os.getppid(), "imported": imported, "words": sys.argv, "folder": os.getcwd(),
+    "pid": os.getpid(), "group": os.getpgid(0), "parent": os.getppid(), "imported": imported, "words": sys.argv, "folder": os.getcwd(),
     "environment": dict(os.environ), "package": package, "paths": sys.path, "main": sys.modules["__main__"].__file__,
     "drawn": [random.random(), numpy.random.random(), int.from_bytes(os.urandom(4), "big")],
 }
@@ -84,6 +84,7 @@ def test_workers_are_forked_from_one_process_and_are_like_others(start, tmp_path
     for same in ("words", "folder", "environment", "paths", "main"):
         assert forked[same] == plain[same]
     assert forked["words"][1:] == ["--flag"]
+    assert forked["group"] == forked["pid"]  # Ray ends the group of a worker that died
     assert forked["environment"]["RANK"] == "1"
 
 
