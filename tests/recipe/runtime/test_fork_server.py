@@ -23,7 +23,8 @@ imported = sorted({"numpy", "ray", "wave"} & set(sys.modules))
 package = getattr(sys.modules.get("recipe"), "__file__", None)
 import json, os, pathlib, random, numpy
 told = {
-    "pid": os.getpid(), "group": os.getpgid(0), "parent": os.getppid(), "imported": imported, "words": sys.argv, "folder": os.getcwd(),
+    "pid": os.getpid(), "group": os.getpgid(0), "parent": os.getppid(), "imported": imported,
+    "words": sys.argv, "folder": os.getcwd(),
     "environment": dict(os.environ), "package": package, "paths": sys.path, "main": sys.modules["__main__"].__file__,
     "drawn": [random.random(), numpy.random.random(), int.from_bytes(os.urandom(4), "big")],
 }
