@@ -22,12 +22,14 @@ _OVER_SKILLS = ("mean", "worst")
 class Goal:
     """An accuracy to reach, a share of 1, by the mean over the last `window` updates, or blocks of so many `samples`.
 
-    A single update of few samples passes any accuracy by chance, the more often the longer a run takes.
+    A single update of few samples passes any accuracy by chance, the more often the longer a run takes. last: the last
+    update (or block) of a run's own mean accuracy, where some runs are longer; None for all of a run.
     """
 
     accuracy: float
     window: int = 1
     samples: int = 0
+    last: int | None = None
 
     def __post_init__(self) -> None:
         if not (0 < self.accuracy <= 1 and self.window >= 1 and self.samples >= 0):
@@ -45,6 +47,11 @@ class Goal:
     def units(self) -> str:
         """What is counted."""
         return f"blocks of {self.samples}" if self.samples else "updates"
+
+    @property
+    def span(self) -> str:
+        """What a run's own accuracy is the mean of."""
+        return f"{self.units} {FIRST} to {self.last or 'the last'}"
 
     @property
     def name(self) -> str:
@@ -126,9 +133,9 @@ def spent_in(costs: Sequence[float], updates: float) -> float:
     return float(np.interp(updates, range(len(costs) + 1), np.concatenate([[0.0], np.cumsum(costs)])))
 
 
-def mean_online(accuracy: Sequence[float]) -> float:
+def mean_online(accuracy: Sequence[float], last: int | None = None) -> float:
     """Mean over updates 2 to the last."""
-    return float(np.mean(accuracy[FIRST - 1 :]))
+    return float(np.mean(accuracy[FIRST - 1 : last]))
 
 
 def updates_to(accuracy: Sequence[float], goal: Goal) -> tuple[float, bool]:

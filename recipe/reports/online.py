@@ -62,8 +62,8 @@ class OnlineRow:
     reached: int
 
 
-def online_rows(accuracies: Accuracies, goal: Goal, last: int | None = None) -> list[OnlineRow]:
-    """One row per arm; its accuracy is the mean up to update `last`."""
+def online_rows(accuracies: Accuracies, goal: Goal) -> list[OnlineRow]:
+    """One row per arm."""
     rows = []
     for arm, of_arm in accuracies.items():
         until = [updates_to(accuracy, goal) for accuracy in of_arm.values()]
@@ -72,7 +72,7 @@ def online_rows(accuracies: Accuracies, goal: Goal, last: int | None = None) -> 
                 arm=arm,
                 runs=len(of_arm),
                 start=t_interval([accuracy[0] for accuracy in of_arm.values()]),
-                accuracy=t_interval([mean_online(accuracy[:last]) for accuracy in of_arm.values()]),
+                accuracy=t_interval([mean_online(accuracy, goal.last) for accuracy in of_arm.values()]),
                 updates=t_interval([updates for updates, _ in until]),
                 reached=sum(reached for _, reached in until),
             )
@@ -80,32 +80,28 @@ def online_rows(accuracies: Accuracies, goal: Goal, last: int | None = None) -> 
     return rows
 
 
-def contrasts(
-    accuracies: Accuracies, pairs: Sequence[tuple[str, str]], goal: Goal, last: int | None = None
-) -> list[ArmContrast]:
+def contrasts(accuracies: Accuracies, pairs: Sequence[tuple[str, str]], goal: Goal) -> list[ArmContrast]:
     """The contrasts (arm, against), adjusted together; those without a pair of runs are left out, but count."""
-    made = [made for arm, against in pairs if (made := _contrast(accuracies, arm, against, goal, last))]
+    made = [made for arm, against in pairs if (made := _contrast(accuracies, arm, against, goal))]
     return [replace(one, holm=p) for one, p in zip(made, holm([one.p for one in made], len(pairs)), strict=True)]
 
 
-def _contrast(accuracies: Accuracies, arm: str, against: str, goal: Goal, last: int | None) -> ArmContrast | None:
+def _contrast(accuracies: Accuracies, arm: str, against: str, goal: Goal) -> ArmContrast | None:
     of_arm, others = accuracies.get(arm, {}), accuracies.get(against, {})
     repeats = [repeat for repeat in of_arm if repeat in others]
     if not repeats:
         return None
-    gains = [mean_online(of_arm[repeat][:last]) - mean_online(others[repeat][:last]) for repeat in repeats]
+    means = ([mean_online(runs[repeat], goal.last) for repeat in repeats] for runs in (of_arm, others))
+    gains = [mine - theirs for mine, theirs in zip(*means, strict=True)]
     mine, theirs = ([updates_to(runs[repeat], goal)[0] for repeat in repeats] for runs in (of_arm, others))
     ratio = ratio_interval(mine, theirs)
     return ArmContrast(arm, against, len(repeats), t_interval(gains), paired_p(gains), None, ratio)
 
 
-def online_table(
-    rows: Sequence[OnlineRow], compared: Sequence[ArmContrast], goal: Goal, last: int | None = None
-) -> str:
+def online_table(rows: Sequence[OnlineRow], compared: Sequence[ArmContrast], goal: Goal) -> str:
     """The rows and the contrasts as two Markdown tables."""
     head = [
-        "arm", "runs", f"{goal.unit} 1 (%)", f"{goal.units} 2 to {last or 'the last'} (%)",
-        f"{goal.units} to {goal.name}", "reached",
+        "arm", "runs", f"{goal.unit} 1 (%)", f"{goal.span} (%)", f"{goal.units} to {goal.name}", "reached",
     ]  # fmt: skip
     arms = [
         [
@@ -147,18 +143,18 @@ def cost_table(accuracies: Accuracies, costs: CostsOfUpdates, goal: Goal) -> str
     return markdown_table(["arm", *(f"{unit} to {goal.name}" for unit in units)], rows)
 
 
-def runs_table(accuracies: Accuracies, goal: Goal, last: int | None = None) -> str:
+def runs_table(accuracies: Accuracies, goal: Goal) -> str:
     """Online accuracy of each run and its updates to an accuracy, as a Markdown table."""
     rows = [
         [
-            f"{arm}.{repeat}", f"{100 * mean_online(accuracy[:last]):.1f}",
+            f"{arm}.{repeat}", f"{100 * mean_online(accuracy, goal.last):.1f}",
             f"{updates:.1f}" if reached else f"not in {updates:.0f}",
         ]
         for arm, of_arm in accuracies.items()
         for repeat, accuracy in of_arm.items()
         for updates, reached in [updates_to(accuracy, goal)]
     ]  # fmt: skip
-    return markdown_table(["run", f"{goal.units} 2 to {last or 'the last'} (%)", f"{goal.units} to {goal.name}"], rows)
+    return markdown_table(["run", f"{goal.span} (%)", f"{goal.units} to {goal.name}"], rows)
 
 
 def skills_table(by_skill: Mapping[str, Sequence[Mapping[str, float]]]) -> str:
@@ -193,7 +189,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--lengths-differ", action="store_true",
         help="some runs are longer: the accuracy is the mean over what all have, and is reached within all of a run",
     )  # fmt: skip
-    parser.add_argument("--each", action="store_true", help="each run in a table of its own")
+    parser.add_argument("--each", action="store_true", help="a row for each run, too")
     parser.add_argument(
         "--contrasts", nargs="+", metavar="ARM:AGAINST", help="the contrasts (default: each arm against --against)"
     )
@@ -218,7 +214,8 @@ def run(options: argparse.Namespace) -> None:
             f"runs of {min(lengths)} and {max(lengths)} {goal.units} cannot be compared; use runs of one length, "
             "--samples N for updates of different sizes, or --lengths-differ"
         )
-    last = min(lengths) if len(lengths) > 1 else None
+    if len(lengths) > 1:
+        goal = replace(goal, last=min(lengths))
     pairs = [(arm, options.against) for arm in accuracies if arm != options.against and options.against in accuracies]
     if options.contrasts:
         pairs = [_pair(text) for text in options.contrasts]
@@ -229,12 +226,12 @@ def run(options: argparse.Namespace) -> None:
     by_skill = skills_table({arm: list(map(skill_accuracy, own)) for arm, own in by_arm(runs).items()})
     notes = [
         *filter(None, [by_skill]),
-        *([runs_table(accuracies, goal, last)] if options.each else []),
+        *([runs_table(accuracies, goal)] if options.each else []),
         cost_table(accuracies, costs, goal),
         *_unpaired(accuracies, pairs),
         *notes_of(options, runs),
     ]
-    print(write_online(accuracies, pairs, goal, output_folder(options), notes, last))
+    print(write_online(accuracies, pairs, goal, output_folder(options), notes))
 
 
 def _unpaired(accuracies: Accuracies, pairs: Sequence[tuple[str, str]]) -> list[str]:
@@ -248,16 +245,11 @@ def _unpaired(accuracies: Accuracies, pairs: Sequence[tuple[str, str]]) -> list[
 
 
 def write_online(
-    accuracies: Accuracies,
-    pairs: Sequence[tuple[str, str]],
-    goal: Goal,
-    out: Path,
-    notes: Sequence[str] = (),
-    last: int | None = None,
+    accuracies: Accuracies, pairs: Sequence[tuple[str, str]], goal: Goal, out: Path, notes: Sequence[str] = ()
 ) -> str:
     """Write table and numbers; returns the table followed by the notes, a paragraph each."""
-    rows, compared = online_rows(accuracies, goal, last), contrasts(accuracies, pairs, goal, last)
-    table = "\n\n".join([online_table(rows, compared, goal, last), *notes])
+    rows, compared = online_rows(accuracies, goal), contrasts(accuracies, pairs, goal)
+    table = "\n\n".join([online_table(rows, compared, goal), *notes])
     numbers = {
         "goal": asdict(goal),
         "arms": [asdict(row) for row in rows],

@@ -1,4 +1,4 @@
-"""Ray workers forked from one process that has their imports: without it each of eight spends 15 s on torch and verl.
+"""Ray workers forked from one process that has their imports: torch, verl and vLLM, which each would import again.
 
 Ray starts a worker with the command ``py_executable`` of its runtime environment, followed by the worker's program.
 Ours asks a server to fork. The child becomes the worker, and the command waits for its end; the first command becomes
@@ -68,15 +68,15 @@ def serve(listener: socket.socket, modules: str, words: Sequence[str]) -> None:
     import select
     import signal
 
-    node = os.pidfd_open(int(os.environ["RAY_RAYLET_PID"]))
     environment = dict(os.environ)  # before an import changes it
     # In place of this file's folder, whose names could hide others: the worker's, and the checkout of this file, which
     # is the driver's. Ray adds the driver's paths when a worker connects, after these imports.
     sys.path[:1] = [str(Path(words[0]).parent), str(CHECKOUT)]
     try:
+        node = os.pidfd_open(int(os.environ["RAY_RAYLET_PID"]))
         for module in modules.split(","):
             importlib.import_module(module)
-    except Exception as error:
+    except Exception as error:  # the worker's own imports tell more
         print(f"workers are not forked: {type(error).__name__}: {error}", file=sys.stderr)
         listener.close()
         _execute(*words)

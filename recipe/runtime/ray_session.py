@@ -62,9 +62,10 @@ def start_ray(config: DictConfig, run: RunDirectory) -> None:
     options: dict[str, Any] = OmegaConf.to_container(config.ray_kwargs.ray_init, resolve=True)  # type: ignore[assignment]
     options["runtime_env"] = runtime_environment(config, run, sys.executable)
     options["address"] = ray_address(config)
-    if options["address"] == "local":
-        # Ray's 60 s would begin before the imports of a server of forked workers, not after those of a worker.
+    if forks_workers(config):
+        # Ray's 60 s would begin before the imports of their server, not after those of a worker.
         os.environ.setdefault("RAY_worker_register_timeout_seconds", "600")
+    if options["address"] == "local":
         if options.get("num_gpus") is not None:
             options["num_gpus"] += engines_apart(config)
     else:
@@ -101,12 +102,17 @@ def runtime_environment(config: DictConfig, run: RunDirectory, python: str) -> d
     return OmegaConf.to_container(environment)  # type: ignore[return-value]
 
 
+def forks_workers(config: DictConfig) -> bool:
+    """Whether the run's workers are forked from one process (`fork_server`)."""
+    return bool(config.trainer.device == "cpu" and ray_address(config) == "local" and sys.platform == "linux")
+
+
 def interpreter(path: str, config: DictConfig) -> dict[str, str]:
-    """The interpreter for Ray's runtime environment, if it is not Ray's: see `fork_server`, or its path needs quoting.
+    """The interpreter for Ray's runtime environment, if it is a command of `fork_server` or its path needs quoting.
 
     Ray passes the path to a shell unquoted, so with a blank in it the workers would never start.
     """
-    if config.trainer.device == "cpu" and ray_address(config) == "local" and sys.platform == "linux":
+    if forks_workers(config):
         return {"py_executable": fork_server.executable(path, IMPORTED_ONCE)}
     quoted = shlex.quote(path)
     return {} if quoted == path else {"py_executable": quoted}

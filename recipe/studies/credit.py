@@ -203,10 +203,9 @@ def _longer(steps: Steps[CreditOptions], name: str, overrides: Words) -> int:
     updates = int(stated(f"credit_{name}", "trainer.total_training_steps"))
     arms = {"credit": _own_choice(task, "credit"), "grpo": (*_own_choice(task, "grpo"), *_length(2 * updates))}
     runs = [
-        (f"data.seed={seed}", f"arm={arm}", *own, f"run.name={ARM}.{SEED}")
+        (f"data.seed={seed}", f"arm={arm}", *arms[arm], f"run.name={ARM}.{SEED}")
         for seed in (given.seeds or LONGER_SEEDS).split()
-        for arm, own in arms.items()
-        if arm in (given.arms or arm).split()
+        for arm in known("arm", (given.arms or " ".join(arms)).split(), arms)
     ]
     both = ("--lengths-differ", "--contrasts", "credit:grpo")
     return _start_and_compare(steps, name, f"{name}_longer", runs, overrides, *both)

@@ -148,6 +148,8 @@ def test_grpo_with_twice_the_samples_is_compared_with_credit_in_a_study_of_its_o
     assert report.endswith("--reach 0.5 --window 8 --samples 16 --lengths-differ --contrasts credit:grpo")
     (alone,) = of_module(dry("evidence_credit", "longer", SEEDS="60", ARMS="grpo"), "recipe.train")
     assert "arm=grpo" in alone
+    status, _, printed = study("evidence_credit", "longer", ARMS="partial")
+    assert (status, "unknown arm 'partial'; valid ones: credit, grpo" in printed) == (2, True)
 
 
 def test_agents_compare_credit_per_turn_with_gigpo_and_grpo_from_a_start_with_second_turns():

@@ -173,11 +173,11 @@ def address(command: str) -> str:
 
 def test_another_user_is_not_served(start, as_nobody):
     own = command("wave")
-    told(start(own))
+    first = told(start(own))
     with socket.socket(socket.AF_UNIX) as other:
         with as_nobody():
             other.connect(address(own))
-        fork_server._send(other, {"words": ["x"], "environment": {}, "folder": "/"})
+        fork_server._send(other, {name: first[name] for name in ("words", "environment", "folder")})
         with contextlib.suppress(ConnectionResetError):
             assert other.recv(1) == b""
 
