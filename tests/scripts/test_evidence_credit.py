@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from recipe.studies.credit import TASKS, _as_chosen, size_words
+from recipe.studies.credit import LONGER_RATES, TASKS, _as_chosen, size_words
 from tests.composing import composed
 from tests.scripts.test_papers import ARM, SEED, STARTED, dry
 from tests.studying import of_module, study
@@ -134,22 +134,24 @@ def test_rivals_join_the_arms_of_the_sparse_task_on_three_of_their_seeds():
     assert f"{goal} --out outputs/evidence_credit.parts16/rivals --contrasts {contrasts}" in report
 
 
-def test_grpo_with_twice_the_samples_is_compared_with_credit_in_a_study_of_its_own():
-    commands = dry("evidence_credit", "longer", KEPT="kept", SEEDS="60")
-    credit, grpo = of_module(commands, "recipe.train")
-    own = "run.experiment=evidence_credit.parts16_longer data.seed=60"
-    assert credit.endswith(f"{own} arm=credit {LR}=4.0e-3 run.name={ARM}.{SEED}")
+def test_grpo_with_as_many_and_twice_the_samples_is_compared_with_credit_in_a_study_of_its_own():
+    commands = dry("evidence_credit", "longer", KEPT="kept", SEEDS="70")
+    credit, grpo, longer = of_module(commands, "recipe.train")
+    own = "run.experiment=evidence_credit.parts16_longer data.seed=70"
+    assert credit.endswith(f"{own} arm=credit {LR}={LONGER_RATES['credit']} run.name=credit.{SEED}")
+    assert grpo.endswith(f"{own} arm=grpo {LR}={LONGER_RATES['grpo']} run.name=grpo.{SEED}")
     trainer = "trainer.total_training_steps=240 trainer.test_freq=240 trainer.save_freq=120"
-    assert grpo.endswith(f"{own} arm=grpo {trainer} run.name={ARM}.{SEED}")
+    assert longer.endswith(f"{own} arm=grpo {LR}={LONGER_RATES['grpo']} {trainer} run.name=grpo_longer.{SEED}")
     assert of_module(commands, "recipe.keep") == [
         "recipe.keep outputs/evidence_credit.parts16_longer kept/parts16_longer.jsonl.xz"
     ]
     (report,) = of_module(commands, "recipe.report")
-    assert report.endswith("--reach 0.5 --window 8 --samples 16 --lengths-differ --contrasts credit:grpo")
-    (alone,) = of_module(dry("evidence_credit", "longer", SEEDS="60", ARMS="grpo"), "recipe.train")
-    assert "arm=grpo" in alone
+    goal = "--reach 0.5 --window 8 --samples 16"
+    assert report.endswith(f"{goal} --lengths-differ --each --contrasts credit:grpo credit:grpo_longer")
+    (alone,) = of_module(dry("evidence_credit", "longer", SEEDS="70", ARMS="grpo"), "recipe.train")
+    assert "run.name=grpo." in alone
     status, _, printed = study("evidence_credit", "longer", ARMS="partial")
-    assert (status, "unknown arm 'partial'; valid ones: credit, grpo" in printed) == (2, True)
+    assert (status, "unknown arm 'partial'; valid ones: credit, grpo, grpo_longer" in printed) == (2, True)
 
 
 def test_agents_compare_credit_per_turn_with_gigpo_and_grpo_from_a_start_with_second_turns():
