@@ -1,8 +1,9 @@
 """Made files: made again when an input changes, and never overwritten if someone else changed them.
 
 The inputs are a command's arguments, files, and the sources of every module that the command imports. Imports are found
-by parsing, not by execution. A string that names a module of the project counts as an import: the registry imports
-verifiers that way, and the sandbox's client starts its server that way.
+by parsing, not by execution. A string that names a module of the project counts as an import, and so does an import in
+a program that a string holds: the registry imports verifiers by name, the sandbox's client starts its server by name,
+and a slot of that server starts its worker by such a program.
 """
 
 import ast
@@ -20,6 +21,7 @@ from data_prep.files import complete_file, file_hash
 
 ROOT = Path(__file__).resolve().parents[1]
 BEGUN = "begun"
+_IMPORT = re.compile(r"^(?:from|import) ([\w.]+)", re.MULTILINE)
 
 
 class MadeFilesError(ValueError):
@@ -196,9 +198,11 @@ def _names(tree: ast.Module) -> Iterator[str]:
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
             yield node.module
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
-        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and _is_dotted(node.value):
-            yield node.value
-            yield f"{node.value}.__main__"  # a package that a subprocess runs
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            if _is_dotted(node.value):
+                yield node.value
+                yield f"{node.value}.__main__"  # a package that a subprocess runs
+            yield from _IMPORT.findall(node.value)
 
 
 def _is_dotted(text: str) -> bool:

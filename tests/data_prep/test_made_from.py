@@ -1,5 +1,6 @@
 """Made files are made again when an input changes, and not touched when a hand has changed them."""
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -7,7 +8,7 @@ import pytest
 
 from data_prep import made_from
 from data_prep.files import file_hash
-from data_prep.made_from import BEGUN, MadeFiles, MadeFilesError
+from data_prep.made_from import BEGUN, ROOT, MadeFiles, MadeFilesError, key, sources
 
 
 @pytest.fixture
@@ -152,5 +153,23 @@ def test_a_command_that_makes_nothing_is_an_error(verifier: Path, folder: Path):
 
 
 def test_a_package_counts_with_what_python_runs():
-    assert made_from.ROOT / "data_prep/graphs/suite.py" in made_from.sources(["data_prep.graphs"])
-    assert made_from.ROOT / "rewards/verifiers/gsm8k.py" in made_from.sources(["data_prep.sources.gsm8k"])
+    assert ROOT / "data_prep/graphs/suite.py" in sources(["data_prep.graphs"])
+    assert ROOT / "rewards/verifiers/gsm8k.py" in sources(["data_prep.sources.gsm8k"])
+
+
+def test_every_module_of_the_sandbox_that_proves_rows_counts():
+    assert set((ROOT / "rewards" / "sandbox").rglob("*.py")) <= set(sources(["data_prep.micro"]))
+
+
+@pytest.mark.parametrize("changed", ["rewards/verifiers/code.py", "rewards/sandbox/worker/checking.py"])
+def test_a_change_of_a_verifier_or_of_the_sandboxs_worker_changes_the_key(tmp_path: Path, changed: str):
+    for package in ("data_prep", "rewards"):
+        shutil.copytree(ROOT / package, tmp_path / package, ignore=shutil.ignore_patterns("__pycache__"))
+
+    def now() -> str:
+        return key(["data_prep.micro"], sources(["data_prep.micro"], tmp_path), tmp_path)
+
+    before = now()
+    assert now() == before
+    (tmp_path / changed).write_text((tmp_path / changed).read_text() + "LIMIT = 2\n")
+    assert now() != before
