@@ -124,7 +124,7 @@ def judged(
 
 
 def pass_tokens(lengths: Sequence[Sequence[int]], load: Load) -> int:
-    """Tokens of the rank with the most, summed over the passes for constraints: two a skill, one for each half.
+    """Tokens of the rank with the most, summed over the passes for constraints: two per skill, one for each half.
 
     lengths: of each prompt's answers. The answers of a half are dealt over the ranks, the longest first.
     """

@@ -46,7 +46,7 @@ def main() -> None:
     parser.add_argument("--pairs", type=int, default=3)
     parser.add_argument("--steps", type=int, default=12, help="steps per run")
     parser.add_argument("--skip", type=int, default=SKIPPED, help=f"steps that do not count (default {SKIPPED})")
-    parser.add_argument("--test-freq", type=int, help="a validation every so many steps (default: at the end only)")
+    parser.add_argument("--test-freq", type=int, help="validate every N steps (default: at the end only)")
     parser.add_argument("--name", help="runs are kept in outputs/NAME (default: built from overrides and steps)")
     parser.add_argument("overrides", nargs="+", help="overrides of all runs, such as experiment=quickstart")
     options = parser.parse_args()

@@ -70,8 +70,8 @@ class MadeFiles:
         if not lines:
             if found:
                 raise MadeFilesError(
-                    f"{found[0]} is there, but no {self.mark} shows what made it; move {self._these(found)} to another "
-                    "folder, or remove them to have them made here"
+                    f"{found[0]} exists, but no {self.mark} records its origin; move {self._these(found)} to another "
+                    "folder, or remove them to regenerate them"
                 )
             return False
         if lines[0].startswith(BEGUN):
@@ -79,8 +79,8 @@ class MadeFiles:
         digests = {self.folder / name: digest for digest, _, name in (line.partition("  ") for line in lines[1:])}
         if changed := [path for path, digest in digests.items() if path.is_file() and file_hash(path) != digest]:
             raise MadeFilesError(
-                f"{changed[0]} has changed since {self.command[0]} made it; restore it, or remove it to have it made "
-                "again. Edited rows belong in another folder"
+                f"{changed[0]} has changed since {self.command[0]} made it; restore it, or remove it to regenerate "
+                "it. Edited rows belong in another folder"
             )
         if lines[0] == self.key and found and all(path.is_file() for path in digests):
             return True
@@ -124,7 +124,7 @@ class MadeFiles:
         made = len(lines) > 1 and re.fullmatch("[0-9a-f]{64}", lines[0].strip())  # with files, which `make` requires
         if not begun and not made:
             raise MadeFilesError(
-                f"{self.mark} is not a complete record; remove it and the files beside it to have them made again"
+                f"{self.mark} is not a complete record; remove it and the files beside it to regenerate them"
             )
         return [lines[0].strip(), *lines[1:]]
 

@@ -58,7 +58,7 @@ class Row(BaseModel):
     prompt: list[Message] = Field(min_length=1)
     ability: str = Field(min_length=1)
     reward_model: RewardModel
-    skill: str = Field(min_length=1, description="what protocols and protection group by")
+    skill: str = Field(min_length=1, description="what schedules and protection group by")
     agent_name: str = DEFAULT_AGENT
     extra_info: ExtraInfo
 

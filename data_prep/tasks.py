@@ -28,7 +28,7 @@ class Task(BaseModel):
     source: str = Field(min_length=1)
     split: str = Field(min_length=1, description="as the source names it")
     role: Role
-    skill: str = Field(min_length=1, description="what protocols and protection group by")
+    skill: str = Field(min_length=1, description="what schedules and protection group by")
     verifier: str = Field(min_length=1, description="judges answers; a row's data_source")
     prompt: str = Field(min_length=1)
     ground_truth: dict[str, Any] = Field(description="what the verifier needs")

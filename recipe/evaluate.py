@@ -48,7 +48,7 @@ SECONDS_BETWEEN_LINES = 10.0
 CONCURRENCY = 64
 """Concurrent requests per server."""
 SECONDS_OF_AN_ANSWER, SLOWEST = 600.0, 10.0
-"""A request's time limit: at least so many seconds, and at so many tokens a second; answers are not streamed."""
+"""A request's time limit: at least this many seconds, and at this many tokens per second; answers are not streamed."""
 
 
 class RequestError(ValueError):

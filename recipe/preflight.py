@@ -20,7 +20,6 @@ from rich.console import Console
 from recipe.checks import (
     PreflightFinding,
     asynchronous,
-    cluster,
     combinations,
     data,
     engines,
@@ -30,6 +29,7 @@ from recipe.checks import (
     names,
     packages,
     protocol,
+    ray_cluster,
     reward,
     sandbox,
 )
@@ -57,7 +57,7 @@ CHECKS: dict[str, Callable[[DictConfig, RunDirectory], list[PreflightFinding]]] 
     "batches divide, memory and disk suffice": machine.check_memory,
     "the loggers have their login": loggers.check,
     "the sandbox can run what the rows need": sandbox.check,
-    "the cluster can be reached": cluster.check,
+    "the cluster can be reached": ray_cluster.check,
 }
 
 
@@ -149,7 +149,7 @@ def main(arguments: list[str]) -> int:
             console.print(f"      {problem}", markup=False)
     if not failed:
         console.print(machine.describe(config))
-        for line in (*machine.notes(config), *cluster.token_notes(config)):
+        for line in (*machine.notes(config), *ray_cluster.token_notes(config)):
             console.print(line, markup=False)
     return REFUSED if failed else 0
 

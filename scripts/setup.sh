@@ -92,7 +92,7 @@ fi
 
 made_for=$(sed -n 's/^[0-9a-f]*-\(cpu\|gpu\).*/\1/p' $venv/.stamp 2>/dev/null || true)
 if [ -n "$made_for" ] && [ "$made_for" != "$platform" ]; then # the two builds of vLLM share a folder
-    echo "$venv was made for $made_for and is made anew"
+    echo "$venv was made for $made_for and is being rebuilt"
     rm -rf "$venv"
 fi
 echo "setting up $venv for $platform (once; about 700 MB of packages for cpu)"

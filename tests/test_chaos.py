@@ -328,7 +328,7 @@ def benchmark(folder: Path, monkeypatch: pytest.MonkeyPatch, *flags: str) -> int
 def test_a_run_that_resumes_is_right_and_is_not_repeated(tmp_path: Path, monkeypatch, capsys):
     assert benchmark(tmp_path, monkeypatch) == 0
     first = capsys.readouterr().out
-    assert "ended with 1, then 0     right\n1 of 1 runs right; 0 went on without a second start" in first
+    assert "ended with 1, then 0     right\n1 of 1 runs right; 0 survived without a restart" in first
     (record,) = tmp_path.glob("*/outcomes.jsonl")
     trial = Trial.of(json.loads(record.read_text()))
     assert trial.kill

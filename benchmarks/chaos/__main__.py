@@ -79,7 +79,7 @@ def main() -> int:
         print(line_of(trials[-1]), flush=True)
     bad = sum(bool(wrong(one, SAVED_EVERY)) for one in trials)
     went_on = sum(one.went_on for one in trials)
-    print(f"{len(trials) - bad} of {len(trials)} runs right; {went_on} went on without a second start ({folder.path})")
+    print(f"{len(trials) - bad} of {len(trials)} runs right; {went_on} survived without a restart ({folder.path})")
     return int(bad > 0)
 
 

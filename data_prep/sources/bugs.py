@@ -139,7 +139,7 @@ def _fields(task: Task, mutant: Mutant, failing: str, number: int) -> dict[str, 
         "verifier": "code",
         "prompt": (
             f"A program for this task has a bug:\n{task.prompt}\n\nThe program:\n```python\n{mutant.source}\n```\n"
-            f"It fails this test:\n```python\n{failing}\n```\nAnswer with the whole mended program in one Python code "
+            f"It fails this test:\n```python\n{failing}\n```\nAnswer with the whole fixed program in one Python code "
             "block."
         ),
         "ground_truth": _with_test_shown(task.ground_truth, failing),

@@ -153,7 +153,7 @@ class RunSizes(PassSizes):
         return max(1, min(self.samples_per_rank, -(-tokens // (self.update_tokens * self.sequence_parallel))))
 
     def computed_tokens(self, samples: int) -> int:
-        """Tokens of a micro-batch of so many samples that a rank computes, if every sequence is full.
+        """Tokens of a micro-batch of `samples` samples that a rank computes, if every sequence is full.
 
         One rank has the samples of a group one after the other, so a micro-batch has parts of at most two groups.
         Several ranks deal the samples of a group by length.

@@ -144,7 +144,7 @@ REFUSALS = (
     RefusedOption(
         "trainer.v1.sampler.max_off_policy_threshold",
         _drops_planned,
-        "verl would drop answers that wait for their turn for so many steps, and the {parts} would lose their prompts",
+        "verl would drop answers that wait for that many steps, and the {parts} would lose their prompts",
         "above num_warmup_batches of verl's mode, or max_off_policy_strategy=wait",
         ("protocol",),
     ),
@@ -167,7 +167,7 @@ SEPARATE = (
         _compares_no_weights,
         "nothing would notice an engine that answers with other weights than were trained: only a CPU's engine, "
         "without tensor parallelism, compares them with those that a local socket sent",
-        f"platform=cpu, with {BACKEND} as it is there, or {SYNCHRONOUS}",
+        f"platform=cpu, with {BACKEND} at its default there, or {SYNCHRONOUS}",
     ),
     RefusedOption(
         "actor_rollout_ref.model.lora.merge",
@@ -204,7 +204,7 @@ SEPARATE = (
     RefusedOption(
         UPDATES,
         _other_mini_batches,
-        "a step has so many updates, each of one mini-batch: verl stops unless their product is the batch",
+        "a step has that many updates, each of one mini-batch: verl stops unless their product is the batch",
         f"data.train_batch_size={UPDATES} x actor_rollout_ref.actor.ppo_mini_batch_size",
     ),
     RefusedOption(

@@ -363,7 +363,7 @@ REFUSALS = (
     RefusedOption(
         f"{OPTIMISER}.optimizer",
         lambda config: not _has_second_moments(config),
-        "{parts} needs the second moments of the gradients, which this optimiser has not",
+        "{parts} needs the second moments of the gradients, which this optimiser lacks",
         f"{OPTIMISER}.optimizer=AdamW",
         ("projection.metric=adam",),
     ),

@@ -76,7 +76,7 @@ def _without_column(fields: dict[str, list[dict[str, Any]]], column: str) -> dic
             problems[key] = PreflightFinding(
                 f"{many} text in the column {column!r}, which names the skill (for example {nameless[0]})",
                 f"skills.column, data.{key}",
-                "name a column that is there, or choose skills.by=data_source or function",
+                "name an existing column, or choose skills.by=data_source or function",
             )
     return problems
 

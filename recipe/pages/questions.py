@@ -102,7 +102,7 @@ def _learned(changes: Sequence[SkillChange]) -> PageQuestion:
         before, after = mean.row.greedy
         facts.append(
             f"Greedy answers: {100 * before:.1f}% before, {100 * after:.1f}% now. Where only sampled answers gain, the "
-            "policy grew surer of what it could do."
+            "policy became more confident in what it could do."
         )
     skills = changes[:-1]
     if len(skills) > 1 and all(one.low is not None for one in skills):
@@ -131,8 +131,8 @@ def _earned(credit: bool, samples: Sequence[SampleRow]) -> PageQuestion:
         f"{len(values):,} steps of {len(measured):,} samples were replayed without them, or with another in their "
         f"place: {gained:.0%} had raised the share of passed tests, {lost:.0%} lowered it, the rest made no difference."
     ]
-    best = max(measured, key=_tells)
-    if not _tells(best)[0]:
+    best = max(measured, key=_informativeness)
+    if not _informativeness(best)[0]:
         return PageQuestion(asked, "no step made a difference", "", facts)
     pieces = [(piece[0], piece[1] if len(piece) > 1 else None) for piece in best["pieces"]]
     facts.append(f"An example: {best['skill']}, update {best['step']}, {best['verdict']}.")
@@ -143,7 +143,7 @@ def _credits(row: SampleRow) -> list[float]:
     return [piece[1] for piece in row["pieces"] if len(piece) > 1 and piece[1] is not None]
 
 
-def _tells(row: SampleRow) -> tuple[bool, bool, bool, float, float]:
+def _informativeness(row: SampleRow) -> tuple[bool, bool, bool, float, float]:
     """How much a sample shows: credits that differ first, then a right answer, both signs, the spread, a short text."""
     credits = _credits(row)
     spread = max(credits) - min(credits) if len(credits) > 1 else 0.0
@@ -182,6 +182,6 @@ def _lost(
 
 
 def _greedy_change(row: SkillRow) -> float:
-    """Points."""
+    """Percentage points."""
     assert row.greedy is not None
     return 100 * (row.greedy[1] - row.greedy[0])

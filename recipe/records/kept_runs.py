@@ -165,7 +165,7 @@ def _rows(columns: Mapping[str, Sequence[float | None]]) -> list[dict[str, float
     steps = range(len(columns["step"]) if columns else 0)
     for name, values in columns.items():
         if not isinstance(values, list) or len(values) != len(steps):
-            raise ValueError(f"{name} has not one value for each of {len(steps)} steps")
+            raise ValueError(f"{name} does not have one value for each of {len(steps)} steps")
     return [{name: value for name, values in columns.items() if (value := values[step]) is not None} for step in steps]
 
 

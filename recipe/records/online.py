@@ -6,6 +6,7 @@ The samples of update k are answers of the policy after k - 1 updates, so those 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 import scipy
@@ -41,12 +42,12 @@ class Goal:
     @property
     def unit(self) -> str:
         """What is counted, in the singular."""
-        return f"block of {self.samples}" if self.samples else "update"
+        return f"block of {self.samples} samples" if self.samples else "update"
 
     @property
     def units(self) -> str:
         """What is counted."""
-        return f"blocks of {self.samples}" if self.samples else "updates"
+        return "blocks" if self.samples else "updates"
 
     @property
     def span(self) -> str:
@@ -98,10 +99,15 @@ def _updates_of(run: RunDirectory, updates: int, samples: int) -> int:
     """Updates in a block of so many samples; 1 for `samples` 0."""
     if not samples:
         return 1
-    each = samples_of(run.read_config())
+    each = _samples_of_update(run)
     if samples % each or updates % (samples // each):
         raise ValueError(f"{run.path}: {updates} updates of {each} samples are no whole blocks of {samples} samples")
     return samples // each
+
+
+@cache
+def _samples_of_update(run: RunDirectory) -> int:
+    return samples_of(run.read_config())  # which takes a sixth of a second
 
 
 def skill_accuracy(run: RunDirectory) -> dict[str, float]:
@@ -117,7 +123,7 @@ def skill_accuracy(run: RunDirectory) -> dict[str, float]:
 
 def update_costs(run: RunDirectory, samples: int = 0) -> dict[str, list[float]]:
     """What each update cost, by unit, or each block of so many samples; NaN where it was not measured."""
-    each = samples_of(run.read_config())
+    each = _samples_of_update(run)
     updates = [row for row in run.metrics() if row["step"] > 0]
     costs = {
         "k tokens": [generated_tokens(row, each) / 1000 for row in updates],

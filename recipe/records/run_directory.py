@@ -90,7 +90,7 @@ class RunDirectory:
         folders = self.checkpoints.glob("global_step_*")
         return max((int(one.name.removeprefix("global_step_")) for one in folders), default=None)
 
-    def mend_marker(self) -> None:
+    def repair_marker(self) -> None:
         """Write the step of the newest complete checkpoint where verl reads it, which expects a number or no file."""
         if (step := self.last_checkpoint) is None:
             self._marker.unlink(missing_ok=True)

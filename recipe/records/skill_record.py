@@ -13,7 +13,7 @@ from recipe.records.run_directory import RunDirectory
 from recipe.records.skill_pictures import write_skill_report
 from recipe.records.skill_report import SkillRecord
 from recipe.settings import Settings
-from recipe.settings.projection import CONSTRAINT_ORIGINS
+from recipe.settings.projection import CONSTRAINT_SOURCES
 from workers.skill_metrics import Array
 
 MOVED = "moved"
@@ -25,7 +25,7 @@ def split_half(source: str) -> str:
     return f"split-half cosine, {source}"
 
 
-NUMBERS = (*map(split_half, CONSTRAINT_ORIGINS), MOVED, UNPROTECTED)
+NUMBERS = (*map(split_half, CONSTRAINT_SOURCES), MOVED, UNPROTECTED)
 
 
 def constraint_means(steps: Sequence[Mapping[str, float]], source: str) -> dict[str, float]:
@@ -43,7 +43,7 @@ def constraint_means(steps: Sequence[Mapping[str, float]], source: str) -> dict[
         if silent:
             unprotected.append(sum(map(all, silent.values())))
     moved = [share for step in steps for _, share in _of(step, "moved")]
-    return {split_half(kind): _mean(cosines[kind]) for kind in CONSTRAINT_ORIGINS} | {
+    return {split_half(kind): _mean(cosines[kind]) for kind in CONSTRAINT_SOURCES} | {
         MOVED: _mean(moved),
         UNPROTECTED: _mean(unprotected),
     }

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from recipe.records.intervals import Interval, t_interval
-from recipe.settings.projection import ConstraintOrigin
+from recipe.settings.projection import ConstraintSource
 from workers import skill_metrics
 from workers.skill_metrics import Array, Interference, Spread, Stages, seed_spread
 
@@ -38,7 +38,7 @@ class SkillRecord:
     initial: ArrayLike
     trained: Stages | None = None
     predicted: ArrayLike | None = None
-    predicted_by: ConstraintOrigin = "rollouts"
+    predicted_by: ConstraintSource = "rollouts"
     protected: Sequence[str] = ()
     greedy: ArrayLike | None = None
     errors: ArrayLike | None = None

@@ -171,7 +171,9 @@ def skills_table(by_skill: Mapping[str, Sequence[Mapping[str, float]]]) -> str:
 
 
 def _p(value: float | None) -> str:
-    return "-" if value is None else f"{value:.4f}"
+    if value is None:
+        return "-"
+    return f"{value:.4f}" if value >= 0.00005 else "< 0.0001"
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

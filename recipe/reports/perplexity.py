@@ -33,7 +33,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--runs", nargs="+", type=Path, default=[], metavar="RUN", help="runs with a checkpoint")
     parser.add_argument("--text", nargs="+", type=Path, required=True, help="files, or folders of *.md and *.txt")
     parser.add_argument("--block", type=int, default=BLOCK, help=f"tokens of a block (default {BLOCK})")
-    parser.add_argument("--blocks", type=int, help="the first so many blocks (default: all)")
+    parser.add_argument("--blocks", type=int, help="only the first N blocks (default: all)")
     parser.add_argument("--out", type=Path, help="also write perplexity.md and perplexity.json there")
 
 

@@ -114,7 +114,7 @@ class TrainingState:
             counts = ", ".join(f"{count} with {value}" for value, count in event["values"].items())
             return (
                 f"warning: step {event['step']} has left out {event['groups']} groups whose answers all got the same "
-                f"({counts}) and goes on drawing: see algorithm.filter_groups.max_num_gen_batches"
+                f"({counts}) and keeps drawing: see algorithm.filter_groups.max_num_gen_batches"
             )
         return None
 

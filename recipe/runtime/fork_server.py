@@ -76,7 +76,7 @@ def serve(listener: socket.socket, modules: str, words: Sequence[str]) -> None:
         node = os.pidfd_open(int(os.environ["RAY_RAYLET_PID"]))
         for module in modules.split(","):
             importlib.import_module(module)
-    except Exception as error:  # the worker's own imports tell more
+    except Exception as error:  # the worker's own imports will show why
         print(f"workers are not forked: {type(error).__name__}: {error}", file=sys.stderr)
         listener.close()
         _execute(*words)

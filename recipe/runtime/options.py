@@ -63,7 +63,7 @@ class Options:
 
 @dataclass(frozen=True)
 class TaskOptions(Options):
-    """Of a task, such as Countdown or GSM8K."""
+    """Options of a task, such as Countdown or GSM8K."""
 
     source: str = ""  # the module of data_prep.sources that makes its data
     source_options: str = ""  # more options of that module, such as "--limit 640"
@@ -74,7 +74,7 @@ class TaskOptions(Options):
 
 @dataclass(frozen=True)
 class RejectionOptions(Options):
-    """Of studies that train on accepted answers (`recipe.studies.coding`)."""
+    """Options of studies that train on accepted answers (`recipe.studies.coding`)."""
 
     experiment: str = ""  # a file of configs/experiment
     sft: str = ""  # more overrides of recipe.sft
@@ -84,7 +84,7 @@ class RejectionOptions(Options):
 
 @dataclass(frozen=True)
 class CodingOptions(RejectionOptions):
-    """Of the coding pipeline."""
+    """Options of the coding pipeline."""
 
     data: str = ""  # folder with train.parquet and dev.parquet of data_prep.govern
     out: str = ""  # folder of the study
@@ -99,7 +99,7 @@ class CodingOptions(RejectionOptions):
 
 @dataclass(frozen=True)
 class LmEvalOptions(Options):
-    """Of evaluations on public sets."""
+    """Options of evaluations on public sets."""
 
     experiment: str = ""  # a file of configs/experiment
     sets: str = ""  # tasks of lm-eval
@@ -109,7 +109,7 @@ class LmEvalOptions(Options):
 
 @dataclass(frozen=True)
 class GraphOptions(RejectionOptions, LmEvalOptions):
-    """Of NPG-Muse."""
+    """Options of NPG-Muse."""
 
     tasks: str = ""  # graph tasks of data_prep.graphs
     teacher: str = ""  # the model whose accepted answers a supervised start learns (default: the model itself)
@@ -123,28 +123,28 @@ class GraphOptions(RejectionOptions, LmEvalOptions):
 
 @dataclass(frozen=True)
 class KeptOptions(Options):
-    """Of studies whose finished runs can be kept."""
+    """Options of studies whose finished runs can be kept."""
 
     kept: str = ""  # file of recipe.keep whose runs count as done, and to which new ones are added (of some: folder)
 
 
 @dataclass(frozen=True)
 class RunsOptions(KeptOptions):
-    """Of studies of several seeds."""
+    """Options of studies of several seeds."""
 
     seeds: str = ""
 
 
 @dataclass(frozen=True)
 class ArmOptions(RunsOptions):
-    """Of studies that compare arms."""
+    """Options of studies that compare arms."""
 
     arms: str | None = None  # files of configs/arm
 
 
 @dataclass(frozen=True)
 class EvidenceAOptions(ArmOptions):
-    """Of paper A's comparison."""
+    """Options of paper A's comparison."""
 
     suite: str = ""  # skills of the micro suite
     reach: str = ""  # the accuracy whose first update is compared
@@ -152,28 +152,28 @@ class EvidenceAOptions(ArmOptions):
 
 @dataclass(frozen=True)
 class OrderOptions(ArmOptions):
-    """Of studies that train skills in several orders."""
+    """Options of studies that train skills in several orders."""
 
     orders: str = ""  # forward, backward
 
 
 @dataclass(frozen=True)
 class EvidenceBOptions(OrderOptions):
-    """Of paper B's comparison."""
+    """Options of paper B's comparison."""
 
     epsilons: str | None = None  # how much protected skills may lose, as a cosine, with the arm qp_solutions
 
 
 @dataclass(frozen=True)
 class StrengthOptions(KeptOptions):
-    """Of the comparison of the baselines' strengths."""
+    """Options of the comparison of the baselines' strengths."""
 
     seed: str = ""
 
 
 @dataclass(frozen=True)
 class PaperBOptions(Options):
-    """Of paper B: the baseline matrix."""
+    """Options of paper B: the baseline matrix."""
 
     seeds: str = ""
     arms: str | None = None  # files of configs/arm
@@ -188,14 +188,14 @@ class PaperBOptions(Options):
 
 @dataclass(frozen=True)
 class HackingOptions(ArmOptions):
-    """Of the study of reward hacking."""
+    """Options of the study of reward hacking."""
 
     source_options: str = ""  # more options of data_prep.micro
 
 
 @dataclass(frozen=True)
 class CreditOptions(ArmOptions):
-    """Of the evidence for credit."""
+    """Options of the evidence for credit."""
 
     tasks: str = ""  # parts16, parts4, chain8
     rates: str = ""  # learning rates
@@ -206,7 +206,7 @@ class CreditOptions(ArmOptions):
 
 @dataclass(frozen=True)
 class StartOptions(RunsOptions):
-    """Of studies that start from a pretrained model."""
+    """Options of studies that start from a pretrained model."""
 
     model: str = ""  # in place of scripts/pretrained.sh's argument: a Hugging Face folder or a hub name
     name: str = ""  # of the run (default: study)
@@ -215,7 +215,7 @@ class StartOptions(RunsOptions):
 
 @dataclass(frozen=True)
 class PretrainedOptions(StartOptions):
-    """Of the pretrained model's study."""
+    """Options of the pretrained model's study."""
 
     folder: str = ""  # another place for data
     out: str = ""  # folder of the study
@@ -223,7 +223,7 @@ class PretrainedOptions(StartOptions):
 
 @dataclass(frozen=True)
 class PretrainedEvidenceOptions(StartOptions, OrderOptions):
-    """Of both papers' evidence with a pretrained model."""
+    """Options of both papers' evidence with a pretrained model."""
 
     rates: str = ""  # learning rates
     samples: str = ""  # per prompt, of grpo_more_samples

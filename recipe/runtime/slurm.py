@@ -42,7 +42,7 @@ class Job:
         self._study: subprocess.Popen[bytes] | None = None
 
     def run(self, nodes: int, study: Sequence[str]) -> int:
-        """Start Ray on so many nodes, run the study's script, stop Ray; returns the script's exit status."""
+        """Start Ray on `nodes` nodes, run the study's script, stop Ray; returns the script's exit status."""
         signal.signal(signal.SIGTERM, self._pass_on)
         self._make_token()
         try:

@@ -11,8 +11,8 @@ from workers.aggregators import Aggregator
 from workers.choices import EpsilonKind, Metric, Space
 from workers.geometry import WITHOUT_SLACK, Solver
 
-ConstraintOrigin = Literal["rollouts", "solutions"]
-CONSTRAINT_ORIGINS: tuple[ConstraintOrigin, ...] = get_args(ConstraintOrigin)
+ConstraintSource = Literal["rollouts", "solutions"]
+CONSTRAINT_SOURCES: tuple[ConstraintSource, ...] = get_args(ConstraintSource)
 
 
 class ProjectionSettings(Group):
@@ -22,7 +22,7 @@ class ProjectionSettings(Group):
     protected: list[str] | None = None
     epsilon: float = 0.0
     epsilon_kind: EpsilonKind = "absolute"
-    epsilon_of: dict[str, float | dict[ConstraintOrigin, float]] = Field(default={})
+    epsilon_of: dict[str, float | dict[ConstraintSource, float]] = Field(default={})
     closed_loop: bool = False
     recovery: float = Field(default=0.5, gt=0, le=1)
     verify: bool = False
@@ -34,7 +34,7 @@ class ProjectionSettings(Group):
     per_module: bool = False
     control: Literal["none", "random_signs"] = "none"
     space: Space = "displacement"
-    constraint_source: ConstraintOrigin | Literal["both"] = "rollouts"
+    constraint_source: ConstraintSource | Literal["both"] = "rollouts"
     solutions_per_protected: int = Field(default=48, ge=2)
     average: float = Field(default=0.0, ge=0, lt=1)
     when: Literal["always", "forgetting"] = "always"
@@ -91,7 +91,7 @@ class ProjectionSettings(Group):
             )
         if self.control != "none" and self.anchored:
             raise ValueError(
-                "control=random_signs moves steps in a random direction, which wins nothing back: set "
+                "control=random_signs moves steps in a random direction, which cannot recover lost skill: set "
                 "closed_loop=false and verify=false"
             )
         return self
@@ -109,15 +109,15 @@ class ProjectionSettings(Group):
                 f"projection={self.method} does not support slack: set projection.epsilon=0 and "
                 "projection.closed_loop=false, or use projection=qp"
             )
-        nested = [name for name in CONSTRAINT_ORIGINS if isinstance(self.epsilon_of.get(name), dict)]
+        nested = [name for name in CONSTRAINT_SOURCES if isinstance(self.epsilon_of.get(name), dict)]
         if nested:
             raise ValueError(
                 f"projection.epsilon_of gives the source {nested[0]} a mapping: give it a number, or name a skill "
                 "first, such as {sql: {rollouts: 0.1}}"
             )
-        named = [name for name in self.epsilon_of if name not in CONSTRAINT_ORIGINS]
+        named = [name for name in self.epsilon_of if name not in CONSTRAINT_SOURCES]
         if self.method != "off" and (unknown := sorted(set(named) - set(protected))):
             raise ValueError(
                 f"projection.epsilon_of names {unknown}, which are neither protected skills ({list(protected)}) nor "
-                f"sources ({', '.join(CONSTRAINT_ORIGINS)})"
+                f"sources ({', '.join(CONSTRAINT_SOURCES)})"
             )

@@ -28,7 +28,7 @@ LONGER_RATES = {"credit": "2.0e-3", "grpo": "2.0e-3"}
 BLOCK, BLOCKS = "16", "8"
 """Samples that its tables put together, and blocks whose mean has to reach an accuracy: 128 samples."""
 
-Words = tuple[str, ...]
+Overrides = tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -41,12 +41,12 @@ class CreditTask:
     """
 
     data: str
-    start: Words
+    start: Overrides
     arms: str
     seeds: str
-    contrasts: Words
+    contrasts: Overrides
     reach: str
-    goal: Words = ("--window", "16")
+    goal: Overrides = ("--window", "16")
     own: Mapping[str, tuple[str, str]] = field(default_factory=dict)
 
 
@@ -117,7 +117,7 @@ def evidence_credit(steps: Steps[CreditOptions], stage: str = "", *overrides: st
     stop_if_a_run_failed(failed)
 
 
-def size_words(size: str) -> Words:
+def size_overrides(size: str) -> Overrides:
     """Overrides of updates of PxN: P prompts and N samples of each, as many in all as in every run of the sparse task.
 
     Stopped unless they make whole blocks.
@@ -137,14 +137,14 @@ def size_words(size: str) -> Words:
     )  # fmt: skip
 
 
-def _length(updates: int) -> Words:
+def _length(updates: int) -> Overrides:
     """Overrides of a run of so many updates: a checkpoint half-way, a validation at the end."""
     return (
         f"trainer.total_training_steps={updates}", f"trainer.test_freq={updates}", f"trainer.save_freq={updates // 2}"
     )  # fmt: skip
 
 
-def _rates(steps: Steps[CreditOptions], name: str, overrides: Words) -> int:
+def _rates(steps: Steps[CreditOptions], name: str, overrides: Overrides) -> int:
     """Every arm at each rate, and with updates of each size; the best goes into the experiment or `CreditTask.own`."""
     given, task = steps.options, TASKS[name]
     if given.sizes and "--samples" not in task.goal:
@@ -152,15 +152,15 @@ def _rates(steps: Steps[CreditOptions], name: str, overrides: Words) -> int:
     arms = given.arms or " ".join(arm for arm in task.arms.split() if arm != SHUFFLED)
     runs = [
         (
-            *words, f"{RATE}={listed(given.rates or TUNED_RATES)}", f"data.seed={listed(given.seeds or TUNING_SEEDS)}",
-            f"arm={listed(arms)}", f"run.name={ARM}{sized}_lr${{{RATE}}}.{SEED}",
+            *sized, f"{RATE}={listed(given.rates or TUNED_RATES)}", f"data.seed={listed(given.seeds or TUNING_SEEDS)}",
+            f"arm={listed(arms)}", f"run.name={ARM}{label}_lr${{{RATE}}}.{SEED}",
         )
-        for words, sized in [(size_words(size), f"_{size}") for size in given.sizes.split()] or [((), "")]
+        for sized, label in [(size_overrides(size), f"_{size}") for size in given.sizes.split()] or [((), "")]
     ]  # fmt: skip
     return _start_and_compare(steps, name, f"{name}_rates", runs, overrides)
 
 
-def _arms(steps: Steps[CreditOptions], name: str, overrides: Words) -> int:
+def _arms(steps: Steps[CreditOptions], name: str, overrides: Overrides) -> int:
     """Every arm and seed, from one start; seeds outside, so that a stopped study has whole pairs.
 
     Arms that are not the task's own are compared with them in the folder `estimates`: they leave its table, and the
@@ -179,7 +179,7 @@ def _arms(steps: Steps[CreditOptions], name: str, overrides: Words) -> int:
     return _start_and_compare(steps, name, name, runs, overrides, *apart)
 
 
-def _as_chosen(task: CreditTask, arms: Sequence[str], seeds: Sequence[str]) -> Iterator[Words]:
+def _as_chosen(task: CreditTask, arms: Sequence[str], seeds: Sequence[str]) -> Iterator[Overrides]:
     """One multirun; if arms have choices of their own, one per seed and choice."""
     choices = list(dict.fromkeys(_choice(task, arm) for arm in arms))
     for some in [seeds] if len(choices) == 1 else [[seed] for seed in seeds]:
@@ -194,13 +194,13 @@ def _choice(task: CreditTask, arm: str) -> tuple[str, str]:
     return task.own.get("credit" if arm in AS_CREDIT else arm, ("", ""))
 
 
-def _own_choice(task: CreditTask, arm: str) -> Words:
+def _own_choice(task: CreditTask, arm: str) -> Overrides:
     """Overrides of an arm's own update size and rate; none for the experiment's."""
     size, rate = _choice(task, arm)
-    return (*(size_words(size) if size else ()), *((f"{RATE}={rate}",) if rate else ()))
+    return (*(size_overrides(size) if size else ()), *((f"{RATE}={rate}",) if rate else ()))
 
 
-def _longer(steps: Steps[CreditOptions], name: str, overrides: Words) -> int:
+def _longer(steps: Steps[CreditOptions], name: str, overrides: Overrides) -> int:
     """Credit against GRPO with as many and with twice the updates, over which its rate falls, at rates that hold."""
     given, updates = steps.options, int(stated(f"credit_{name}", "trainer.total_training_steps"))
     arms = {"credit": ("credit", ()), "grpo": ("grpo", ()), "grpo_longer": ("grpo", _length(2 * updates))}
@@ -214,14 +214,14 @@ def _longer(steps: Steps[CreditOptions], name: str, overrides: Words) -> int:
     return _start_and_compare(steps, name, f"{name}_longer", runs, overrides, *both)
 
 
-def _rivals(steps: Steps[CreditOptions], name: str, overrides: Words) -> int:
+def _rivals(steps: Steps[CreditOptions], name: str, overrides: Overrides) -> int:
     """The rivals beside the arms: those that have run are not repeated, and all share a table."""
     given = steps.options
     size, rate = _choice(TASKS[name], "grpo")
     doubled = f"{RATE}={2 * (float(rate) if rate else _rate(name)):g}"
     changed = {
         "credit_inverted": ("arm=credit", "credit.ablation=inverted", *_own_choice(TASKS[name], "credit")),
-        "grpo_twice_rate": ("arm=grpo", *(size_words(size) if size else ()), doubled),
+        "grpo_twice_rate": ("arm=grpo", *(size_overrides(size) if size else ()), doubled),
     }
     arms = (given.arms or f"{TASKS[name].arms} {RIVALS}").split()
     seeds = given.seeds or RIVAL_SEEDS
@@ -232,7 +232,7 @@ def _rivals(steps: Steps[CreditOptions], name: str, overrides: Words) -> int:
     return _start_and_compare(steps, name, name, runs, overrides, *apart, "--contrasts", *RIVAL_CONTRASTS)
 
 
-def _agents(steps: Steps[CreditOptions], name: str, overrides: Words) -> int:
+def _agents(steps: Steps[CreditOptions], name: str, overrides: Overrides) -> int:
     """Credit per turn against GiGPO and plain GRPO, from a start that has seen second turns."""
     given, data = steps.options, AGENTS.data
     steps.micro_start()
@@ -247,7 +247,7 @@ def _agents(steps: Steps[CreditOptions], name: str, overrides: Words) -> int:
     return _compare(steps, AGENTS, "quickstart", name, [chosen], overrides, "--contrasts", *AGENTS.contrasts)
 
 
-STAGES: dict[str, tuple[Callable[[Steps[CreditOptions], str, Words], int], str]] = {
+STAGES: dict[str, tuple[Callable[[Steps[CreditOptions], str, Overrides], int], str]] = {
     "rates": (_rates, " ".join(TASKS)),
     "arms": (_arms, " ".join(TASKS)),
     "longer": (_longer, "parts16"),
@@ -266,8 +266,8 @@ def _start_and_compare(
     steps: Steps[CreditOptions],
     name: str,
     title: str,
-    runs: Sequence[Words],
-    overrides: Words,
+    runs: Sequence[Overrides],
+    overrides: Overrides,
     *report: str,
 ) -> int:
     """Make the task's start and compare runs from it; see `_compare`."""
@@ -277,12 +277,12 @@ def _start_and_compare(
 
 
 def _compare(
-    steps: Steps[CreditOptions], task: CreditTask, experiment: str, title: str, runs: Sequence[Words],
-    overrides: Words, *report: str,
+    steps: Steps[CreditOptions], task: CreditTask, experiment: str, title: str, runs: Sequence[Overrides],
+    overrides: Overrides, *report: str,
 ) -> int:  # fmt: skip
     """Run what is missing and print the table; returns the status of a run that failed, 0 if none did.
 
-    runs: the overrides that tell the runs apart, one tuple per multirun. report: options of the table.
+    runs: the overrides that distinguish the runs, one tuple per multirun. report: options of the table.
     """
     name = f"evidence_credit.{title}"
     out = f"outputs/{name}"

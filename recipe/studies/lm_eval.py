@@ -54,7 +54,7 @@ def cross_domain(steps: Steps[LmEvalOptions], model: str, out: str) -> None:
         how = f"max_gen_toks={given.length} {vllm_args} {given.lm_eval}"
         steps.claim(MadeWith(folder, {"model": model}, settings={"lm_eval": how}))
         if any(Path(folder).glob("*/results_*.json")):
-            say(f"{folder} of an earlier run is used")
+            say(f"using {folder} of an earlier run")
             continue
         arguments = f"pretrained={model}" + (f",{vllm_args}" if vllm_args else "")
         steps.serve(

@@ -128,7 +128,7 @@ def _differences(kept: Entries, entries: Entries) -> Iterator[str]:
             if before["digest"].split() == entry["digest"].split():  # the blanks of a setting do not count
                 continue
             there, here = (_described(kind, one) for one in (before, entry))
-            yield f"another {kind} '{name}': {there} there, {here} here; {advice[kind]}"
+            yield f"another {kind} '{name}': recorded {there}, now {here}; {advice[kind]}"
 
 
 def _described(kind: str, entry: Entry) -> str:

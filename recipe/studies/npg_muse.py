@@ -67,7 +67,7 @@ class StudySetting:
 
 
 def name_of(model: str) -> str:
-    """A model's last name, and digits that tell it from others with the same last name."""
+    """A model's last name, and digits that distinguish it from others with the same last name."""
     place = model
     if Path(model).exists():
         here, found = Path.cwd().resolve(), Path(model).resolve()
@@ -272,7 +272,7 @@ def _train(steps: Steps[GraphOptions], setting: StudySetting) -> None:
 
 
 def _curriculum(setting: StudySetting, train: str) -> list[str]:
-    """The overrides of a schedule with one stage a level, validated at the end of each."""
+    """The overrides of a schedule with one stage per level, validated at the end of each."""
     named = re.findall(r"data\.train_batch_size=(\d+)", train)
     batch, rows = int(named[-1]) if named else BATCH, int(setting.volume) // len(LEVELS)
     if rows < batch:

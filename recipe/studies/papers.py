@@ -217,8 +217,8 @@ def _baselines(steps: Steps[PaperBOptions], common: Sequence[str], order: str, o
     if "mixed" in chosen:
         updates = len(skills) * _stage_steps(common, [*overrides, *everywhere])
         together = replace(steps, options=replace(steps.options, train=" ".join(_without_stages(everywhere))))
-        words = ("arm=grpo", *mixed(updates), f"run.name=mixed.{SEED}")
-        together.multirun(*common, *words, *_without_stages(overrides))
+        all_skills = ("arm=grpo", *mixed(updates), f"run.name=mixed.{SEED}")
+        together.multirun(*common, *all_skills, *_without_stages(overrides))
         steps.failed = together.failed
 
 

@@ -39,12 +39,12 @@ def pretrained(steps: Steps[PretrainedOptions], model: str = "") -> None:
     evaluated = []
     steps.take_kept(RUNS)
     for seed, run in runs.items():
-        words = (f"data.train_files={files['train']}", f"data.val_files={files['val']}", f"data.seed={seed}")
+        own = (f"data.train_files={files['train']}", f"data.val_files={files['val']}", f"data.seed={seed}")
         if _was_kept(f"{RUNS}/{run}"):
             # Refused if it has other settings. Its weights were not kept: it is neither exported nor evaluated.
-            steps.settle(EXPERIMENT, start, f"{name}.s${{data.seed}}", *words)
+            steps.settle(EXPERIMENT, start, f"{name}.s${{data.seed}}", *own)
             continue
-        steps.grpo(EXPERIMENT, start, run, *words)
+        steps.grpo(EXPERIMENT, start, run, *own)
         after = f"{out}/after.s{seed}" if name == NAME else f"{out}/after.{run}"
         steps.evaluate(EXPERIMENT, f"{RUNS}/{run}/model", after, test, *AS_TRAINED)
         steps.module("recipe.report", "compare", f"{out}/before", after, "--answers", f"{after}/answers.md")

@@ -43,7 +43,7 @@ TEXT_COMMIT, HELD_OUT = "c567f3fca23f8eb5521ceb032a321882dd207162", "data/held_o
 """Text of our own, which no row of the suite holds: docs/ as it was before these studies changed it."""
 HELD_OUT_BLOCKS = "24"  # of 512 tokens
 
-Words = tuple[str, ...]
+Overrides = tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -56,16 +56,16 @@ class Stage:
 
     experiment: str
     data: str
-    skills: Words
+    skills: Overrides
     arms: str
     seeds: str
-    runs: Callable[["Stage", Steps[PretrainedEvidenceOptions], Words], list[Words]]
-    reports: tuple[Words, ...]
+    runs: Callable[["Stage", Steps[PretrainedEvidenceOptions], Overrides], list[Overrides]]
+    reports: tuple[Overrides, ...]
     own_rates: bool = False
     validated: str = "val"
 
 
-def _one_order(stage: Stage, steps: Steps[PretrainedEvidenceOptions], named: Words) -> list[Words]:
+def _one_order(stage: Stage, steps: Steps[PretrainedEvidenceOptions], named: Overrides) -> list[Overrides]:
     """The overrides of each run: seeds outside, so that a stopped study has whole pairs."""
     more = ("arm=grpo", f"{SAMPLES}={steps.options.samples or MORE_SAMPLES}")
     return [
@@ -75,7 +75,7 @@ def _one_order(stage: Stage, steps: Steps[PretrainedEvidenceOptions], named: Wor
     ]
 
 
-def _in_orders(stage: Stage, steps: Steps[PretrainedEvidenceOptions], named: Words) -> list[Words]:
+def _in_orders(stage: Stage, steps: Steps[PretrainedEvidenceOptions], named: Overrides) -> list[Overrides]:
     """Every arm in the orders of a seed before the next seed."""
     return [
         (f"data.seed={seed}", f"protocol.skill_sequence={ORDERS[order]}", f"arm={arm}", *tuned,
@@ -92,7 +92,7 @@ def _seeds_and_orders(stage: Stage, steps: Steps[PretrainedEvidenceOptions]) -> 
     return [(seed, order) for seed in seeds for order in given or [tuple(ORDERS)[int(seed) % len(ORDERS)]]]
 
 
-def _rates(stage: Stage, steps: Steps[PretrainedEvidenceOptions], named: Words) -> list[Words]:
+def _rates(stage: Stage, steps: Steps[PretrainedEvidenceOptions], named: Overrides) -> list[Overrides]:
     """Each arm at each rate."""
     return [
         (seed, f"arm={arm}", f"{RATE}={rate}", f"run.name={arm}_lr${{{RATE}}}.{SEED}")
@@ -102,9 +102,9 @@ def _rates(stage: Stage, steps: Steps[PretrainedEvidenceOptions], named: Words) 
     ]
 
 
-def _strengths(stage: Stage, steps: Steps[PretrainedEvidenceOptions], named: Words) -> list[Words]:
+def _strengths(stage: Stage, steps: Steps[PretrainedEvidenceOptions], named: Overrides) -> list[Overrides]:
     """Every arm that has a strength, at three values of it and the rate of grpo."""
-    order, rate = f"protocol.skill_sequence={ORDERS['forward']}", _words(_chosen(stage, "grpo"), named, steps.dry)
+    order, rate = f"protocol.skill_sequence={ORDERS['forward']}", _overrides(_chosen(stage, "grpo"), named, steps.dry)
     runs = tuning_runs(steps.options.arms, stage.arms)
     return [(seed, order, *rate, *run) for seed in _seeds(stage, steps) for run in runs]
 
@@ -113,10 +113,10 @@ def _seeds(stage: Stage, steps: Steps[PretrainedEvidenceOptions]) -> list[str]:
     return [f"data.seed={seed}" for seed in (steps.options.seeds or stage.seeds).split()]
 
 
-def _tuned_arms(stage: Stage, steps: Steps[PretrainedEvidenceOptions], named: Words) -> list[tuple[str, Words]]:
+def _tuned_arms(stage: Stage, steps: Steps[PretrainedEvidenceOptions], named: Overrides) -> list[tuple[str, Overrides]]:
     """The arms with the overrides that tuning chose for them."""
     arms = (steps.options.arms or stage.arms).split()
-    return [(arm, _words(_chosen(stage, arm), named, steps.dry)) for arm in arms]
+    return [(arm, _overrides(_chosen(stage, arm), named, steps.dry)) for arm in arms]
 
 
 def _chosen(stage: Stage, arm: str) -> dict[str, str]:
@@ -125,7 +125,7 @@ def _chosen(stage: Stage, arm: str) -> dict[str, str]:
     return chosen | ({STRENGTHS[arm][0]: TUNED_STRENGTHS.get(arm, "")} if arm in TUNED.split() else {})
 
 
-def _words(chosen: Mapping[str, str], named: Words, dry: bool) -> Words:
+def _overrides(chosen: Mapping[str, str], named: Overrides, dry: bool) -> Overrides:
     """The choices as overrides; Stopped for a missing one that the user does not name."""
     missing = [key for key, value in chosen.items() if not value and not _is_named(key, named)]
     if missing and not dry:
@@ -136,7 +136,7 @@ def _words(chosen: Mapping[str, str], named: Words, dry: bool) -> Words:
     return tuple(f"{key}={value}" for key, value in chosen.items() if value)
 
 
-def _is_named(key: str, named: Words) -> bool:
+def _is_named(key: str, named: Overrides) -> bool:
     return any(word.startswith(f"{key}=") for word in named)
 
 
@@ -198,8 +198,8 @@ def evidence_pretrained(steps: Steps[PretrainedEvidenceOptions], stage: str = ""
     tuning = stage in TUNING
     if not tuning:
         _held_out(steps)
-    for words in runs:
-        steps.multirun(*common, *words, *overrides)
+    for own in runs:
+        steps.multirun(*common, *own, *overrides)
         if tuning:
             for run in finished_runs(Path(out)):
                 _drop_checkpoints(steps, run)
@@ -219,7 +219,7 @@ def _with_kept(steps: Steps[PretrainedEvidenceOptions], title: str) -> Steps[Pre
     return steps.changed(kept=str(Path(kept, f"{title}.jsonl.xz"))) if kept else steps
 
 
-def _expected(stage: str, chosen: Stage, steps: Steps[PretrainedEvidenceOptions], named: Words) -> Words:
+def _expected(stage: str, chosen: Stage, steps: Steps[PretrainedEvidenceOptions], named: Overrides) -> Overrides:
     """Options of a report: the arms and repeats that should have runs, and which arms lack their tuning."""
     if stage in TUNING:
         return ()

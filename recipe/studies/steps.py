@@ -158,7 +158,7 @@ class Steps(Generic[Given]):
     def have(self, result: str, file: str = "") -> bool:
         """Is a result of an earlier run there? file: in it, written last. If so, say that it is used."""
         if found := Path(result, file).exists():
-            say(f"{result} of an earlier run is used")
+            say(f"using {result} of an earlier run")
         return found
 
     def claim(self, made_with: MadeWith | None = None) -> None:
@@ -168,7 +168,7 @@ class Steps(Generic[Given]):
                 self.claim_folder(one)
 
     def claim_folder(self, made_with: MadeWith) -> None:
-        """The same of a folder alone."""
+        """`claim` for one folder."""
         say(f"# claim {made_with}")
         if self.dry:
             return
@@ -293,8 +293,8 @@ class Steps(Generic[Given]):
     def multirun(self, *overrides: str) -> None:
         """A run for each of the overrides' values; one that fails stops neither the others nor the study."""
         platform = [f"platform={self.platform}"] if self.on_gpus else []
-        words = ("--multirun", *platform, *overrides, *self.options.train.split())
-        self._multirun(lambda: self.module("recipe.train", *words))
+        arguments = ("--multirun", *platform, *overrides, *self.options.train.split())
+        self._multirun(lambda: self.module("recipe.train", *arguments))
 
     def _multirun(self, run: Callable[[], None]) -> None:
         self.claim()

@@ -12,7 +12,7 @@ from omegaconf import DictConfig
 
 from recipe.records.run_directory import write_atomically
 from recipe.settings import Settings
-from recipe.settings.projection import CONSTRAINT_ORIGINS
+from recipe.settings.projection import CONSTRAINT_SOURCES
 from recipe.training.failure_buffer import FailureBuffer
 from recipe.training.schedule import PromptSchedule
 from recipe.training.skill_accuracy import Reward
@@ -179,7 +179,7 @@ class Protector:
         """The name of a skill's constraint by source: `<skill>`, or `<skill>.<source>` if there are two."""
         source = self.settings.constraint_source
         if source == "both":
-            return {each: f"{name}.{each}" for each in CONSTRAINT_ORIGINS}
+            return {each: f"{name}.{each}" for each in CONSTRAINT_SOURCES}
         return {source: name}
 
     def _constraints(self, name: str, staged: bool) -> list[Constraint]:

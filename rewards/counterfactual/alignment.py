@@ -79,7 +79,7 @@ class SharedNames:
 
 
 def _evidence(programs: Sequence[Sequence[str]], held: Sequence[Collection[str]]) -> Counter[tuple[str, str]]:
-    """How much code tells that the first name is the second of an earlier program."""
+    """How much code is evidence that the first name is the second of an earlier program."""
     first: dict[str, list[str]] = {}
     evidence: Counter[tuple[str, str]] = Counter()
     for statements, variables in zip(programs, held, strict=True):

@@ -115,7 +115,7 @@ def test_files_changed_by_hand_are_refused_and_stay(verifier: Path, folder: Path
 
 def test_files_without_a_record_are_refused_and_stay(verifier: Path, folder: Path):
     writing(folder, "mine", "a.parquet", "b.parquet", "c.parquet", "d.jsonl")()
-    message = r"a\.parquet is there, but no .*\.rows\.key .*; move a\.parquet, b\.parquet, c\.parquet and 1 more to"
+    message = r"a\.parquet exists, but no .*\.rows\.key .*; move a\.parquet, b\.parquet, c\.parquet and 1 more to"
     with pytest.raises(MadeFilesError, match=message):
         files(folder).make(unexpected)
     assert set(contents(folder).values()) == {"mine"}

@@ -127,10 +127,10 @@ from verl.utils.tracking import Tracking
 
 from recipe.health.alerts import send
 from recipe.health.rules import RULES, Finding
-from recipe.training.hooks.records import go_on_in_trackio
+from recipe.training.hooks.records import resume_in_trackio
 
 names = {"project_name": "p", "experiment_name": "r"}
-go_on_in_trackio(OmegaConf.create({"trainer": {**names, "logger": ["trackio"]}, "a": {"b": 1}}))
+resume_in_trackio(OmegaConf.create({"trainer": {**names, "logger": ["trackio"]}, "a": {"b": 1}}))
 tracking = Tracking(**names, default_backend=["trackio"], config={"a": {"b": 1}})
 first = int(sys.argv[1])
 for step in (first, first + 1):

@@ -1,4 +1,4 @@
-"""The micro start is made again if and only if its sources change."""
+"""The micro start is regenerated if and only if its sources change."""
 
 import shutil
 import subprocess
@@ -162,7 +162,7 @@ def test_files_that_no_record_explains_or_that_were_changed_by_hand_stay(tree: P
         assert (done.returncode, done.stdout, rows.read_text()) == (2, "", "edited")
         refusals.append(done.stderr)
     assert "made/train.parquet has changed since data_prep.micro made it; restore it, or remove it" in refusals[0]
-    assert "made/sft_train.parquet is there, but no made/.1.key shows what made it; move " in refusals[1]
+    assert "made/sft_train.parquet exists, but no made/.1.key records its origin; move " in refusals[1]
     rows.unlink()
     record.write_text(kept)
     assert start(tree) == ["data_prep.micro"]

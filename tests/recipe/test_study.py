@@ -56,7 +56,7 @@ def test_another_model_or_file_is_refused_and_nothing_changes(tmp_path, inputs, 
 
 def test_another_setting_is_refused_with_both_values(tmp_path, inputs):
     claim(tmp_path / "out", **inputs)
-    with pytest.raises(StudyError, match="another setting 'train': 'lr=1' there, 'lr=2' here"):
+    with pytest.raises(StudyError, match="another setting 'train': recorded 'lr=1', now 'lr=2'"):
         claim(tmp_path / "out", settings={"train": "lr=2"})
 
 
@@ -130,7 +130,7 @@ def test_a_hub_name_is_the_folder_of_its_snapshot(cache, tmp_path, capsys):
     assert model_folder("owner/model") == folder
     claim(tmp_path / "out", models={"start": "owner/model"})
     make_cached(cache, "owner/model", b"newer", commit="beef")
-    with pytest.raises(StudyError, match=r"another model 'start': owner/model \(\w+\) there"):
+    with pytest.raises(StudyError, match=r"another model 'start': recorded owner/model \(\w+\)"):
         claim(tmp_path / "out", models={"start": "owner/model"})
 
 

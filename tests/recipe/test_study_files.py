@@ -39,7 +39,9 @@ def test_a_change_in_an_inherited_file_gives_data_another_key_and_refuses_result
     assert present() == before
     inherited = configs / "experiment/pretrained.yaml"
     inherited.write_text(inherited.read_text().replace("partial_credit: false", "partial_credit: true"))
-    with pytest.raises(StudyError, match=r"another data 'experiment/pretrained': configs/experiment/pretrained\.yaml"):
+    with pytest.raises(
+        StudyError, match=r"another data 'experiment/pretrained': recorded configs/experiment/pretrained\.yaml"
+    ):
         present()
     shutil.rmtree("out")
     assert present() != before

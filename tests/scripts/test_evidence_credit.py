@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from recipe.studies.credit import LONGER_RATES, TASKS, _as_chosen, size_words
+from recipe.studies.credit import LONGER_RATES, TASKS, _as_chosen, size_overrides
 from tests.composing import composed
 from tests.scripts.test_papers import ARM, SEED, STARTED, dry
 from tests.studying import of_module, study
@@ -54,12 +54,12 @@ def test_updates_of_each_size_hold_as_many_samples_in_all():
     runs = of_module(dry("evidence_credit", "rates", **chosen), "recipe.train")
     assert len(runs) == 2
     for run, size, batch, updates in zip(runs, ("2x8", "1x4"), (2, 1), (60, 240), strict=True):
-        words = " ".join(size_words(size))
+        words = " ".join(size_overrides(size))
         assert f"{words} {LR}=4e-3 data.seed=100 arm=grpo,partial,credit run.name={ARM}_{size}_lr" in run
         assert f"data.train_batch_size={batch} " in words
         assert f"trainer.total_training_steps={updates} " in words
     config = composed("experiment=credit_parts16")
-    own = size_words(f"{config.data.train_batch_size}x{config.actor_rollout_ref.rollout.n}")
+    own = size_overrides(f"{config.data.train_batch_size}x{config.actor_rollout_ref.rollout.n}")
     assert composed("experiment=credit_parts16", *own) == config
     for wrong in ("2", "2x", "0x4", "4x1", "3x8", "32x16"):
         status, _, printed = study("evidence_credit", "rates", TASKS="parts16", SIZES=wrong)
@@ -71,7 +71,7 @@ def test_updates_of_each_size_hold_as_many_samples_in_all():
 
 def test_arms_with_choices_of_their_own_run_seed_by_seed():
     task = replace(TASKS["parts4"], own={"credit": ("1x4", "8e-3")})
-    mine = (*size_words("1x4"), f"{LR}=8e-3")
+    mine = (*size_overrides("1x4"), f"{LR}=8e-3")
     assert list(_as_chosen(task, ["grpo", "credit", "partial", "credit_shuffled"], ["1", "2"])) == [
         (f"data.seed={seed}", *chosen, f"run.name={ARM}.{SEED}")
         for seed in "12"
@@ -121,7 +121,7 @@ def test_rivals_join_the_arms_of_the_sparse_task_on_three_of_their_seeds():
     *plain, inverted, twice = of_module(commands, "recipe.train")
     for seed, as_planned, partial, credit in zip((50, 51, 52), plain[::3], plain[1::3], plain[2::3], strict=True):
         assert as_planned.endswith(f" data.seed={seed} arm=grpo,vineppo,spo run.name={ARM}.{SEED}")
-        assert f" data.seed={seed} arm=partial {' '.join(size_words('1x4'))} run.name" in partial
+        assert f" data.seed={seed} arm=partial {' '.join(size_overrides('1x4'))} run.name" in partial
         assert credit.endswith(f" data.seed={seed} arm=credit,credit_shuffled {LR}=4.0e-3 run.name={ARM}.{SEED}")
     assert [one.split("data.seed=50,51,52 ")[1] for one in (inverted, twice)] == [
         f"arm=credit credit.ablation=inverted {LR}=4.0e-3 run.name=credit_inverted.{SEED}",

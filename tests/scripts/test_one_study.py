@@ -100,8 +100,8 @@ def test_a_finished_study_is_not_done_again(finished):
 @pytest.mark.parametrize(
     ("change", "words", "variables", "message"),
     [
-        ("", "other", {}, "outputs/gsm8k was made with another model 'start': m "),
-        ("m/model.safetensors", "m", {}, "outputs/gsm8k was made with another model 'start': m "),
+        ("", "other", {}, "outputs/gsm8k was made with another model 'start': recorded m"),
+        ("m/model.safetensors", "m", {}, "outputs/gsm8k was made with another model 'start': recorded m"),
         ("data/gsm8k/dev.parquet", "m", {}, "data/gsm8k/dev.parquet has changed since data_prep.sources.gsm8k made it"),
         ("outputs/gsm8k/study/model/model.safetensors", "m", {}, "gsm8k/trained was made with another model 'model': "),
         ("", "m", {"TRAIN": "data.seed=3"}, "outputs/gsm8k/study was made with another setting 'train': "),

@@ -34,7 +34,7 @@ class RecordHooks(ValidationHooks):
 
     def on_init_end(self) -> None:
         super().on_init_end()
-        go_on_in_trackio(self.config)
+        resume_in_trackio(self.config)
 
     def step(self, metrics: dict[str, Any], timing_raw: dict[str, Any]) -> KVBatchMeta:
         batch = super().step(metrics, timing_raw)
@@ -63,7 +63,7 @@ class RecordHooks(ValidationHooks):
         return numbers(found)
 
     def _load_checkpoint(self) -> None:
-        self.run_directory.mend_marker()
+        self.run_directory.repair_marker()
         super()._load_checkpoint()
         path = checkpoint_folder(self.config.trainer, self.global_steps) / METRICS_FILE
         if path.exists() and not self._has_row():
@@ -112,8 +112,8 @@ class RecordHooks(ValidationHooks):
                 write_credit_page(self.run_directory, global_steps)
 
 
-def go_on_in_trackio(config: DictConfig) -> None:
-    """Begin the run in trackio, or go on with it: verl would begin another one of its name after each restart."""
+def resume_in_trackio(config: DictConfig) -> None:
+    """Begin the run in trackio, or resume it: verl would begin another one of its name after each restart."""
     if "trackio" not in config.trainer.logger:
         return
     import trackio

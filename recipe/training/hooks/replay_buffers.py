@@ -1,4 +1,4 @@
-"""verl's replay buffers with an end: where no batch comes together, verl would silently draw new prompts for ever."""
+"""verl's replay buffers that give up where no batch can be filled: verl would silently draw new prompts for ever."""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -59,7 +59,7 @@ class WatchedReplayBuffer(ReplayBuffer):
         return made
 
     def _begin(self) -> None:
-        """Count anew."""
+        """Reset the counts."""
         self._failures = self._left_out = self._reports = 0
         self._values = Counter[float]()  # left out groups by what all of their answers got
         self._masked = Counter[bool]()  # their samples by whether they could not be verified
@@ -113,7 +113,7 @@ class WatchedReplayBuffer(ReplayBuffer):
             self._run.log_event("left_out", step=step, groups=self._left_out, values=values)
 
     def sample(self, global_steps: int, partition_id: str, batch_size: int) -> tuple[Any, dict[str, Any]]:
-        """verl's sample, unless too many of its prompts failed; counts begin anew after it.
+        """verl's sample, unless too many of its prompts failed; counts are reset after it.
 
         Raises:
             PromptsFailError: more than the share of samples that may be masked.

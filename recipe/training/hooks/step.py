@@ -147,7 +147,7 @@ class SkillCreditHooks(RecordHooks):
         return super()._submit_batch_to_rollout(batch)
 
     def _times_before(self, batch: TensorDict) -> list[int]:
-        """For each prompt, a number that tells it from others of the same step and task; it decides the seeds."""
+        """For each prompt, a number that distinguishes it from others of the step and task; it decides the seeds."""
         return self._times.of(self.global_steps, map(task_of, list(batch["extra_info"])))
 
     def _compute_advantage(self, batch: KVBatchMeta, metrics: dict[str, Any]) -> KVBatchMeta:

@@ -24,7 +24,7 @@ from rewards.sandbox.inside.frames import parse
 from rewards.sandbox.inside.replies import GONE, Gone, Raised, read_loaded, read_verdict
 from rewards.sandbox.worker import zygote
 from rewards.sandbox.worker.direct_calls import NeedsJudge, as_calls, called_run
-from rewards.sandbox.worker.execution import Child, Clock, Limits, Server, WorkerUnusable
+from rewards.sandbox.worker.execution import Child, Clock, Limits, ServerHandle, WorkerUnusable
 from rewards.sandbox.worker.streams import memory_file, rewrite
 
 
@@ -118,7 +118,9 @@ _TOO_LARGE = b'{"outcome": "memory", "detail": "values of the program take more 
 class Check:
     """One program and its cases, on one slot."""
 
-    def __init__(self, job: dict[str, Any], clock: Clock, programs: Server, judges: Server, limits: Limits) -> None:
+    def __init__(
+        self, job: dict[str, Any], clock: Clock, programs: ServerHandle, judges: ServerHandle, limits: Limits
+    ) -> None:
         self.job = job
         self.clock = clock
         self.programs = programs

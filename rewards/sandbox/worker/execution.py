@@ -158,7 +158,7 @@ class ForkServerGone(WorkerUnusable):
     """A fork server had exited before it got a program: no program of this job caused it."""
 
 
-class Server:
+class ServerHandle:
     """The worker's end of one fork server. launched: whether it has started a program or judge of the current job."""
 
     def __init__(self, link: socket.socket) -> None:
@@ -189,7 +189,7 @@ class Child:
 
     def __init__(
         self,
-        server: Server,
+        server: ServerHandle,
         payload: dict[str, Any],
         limits: Limits,
         output_limit: int,

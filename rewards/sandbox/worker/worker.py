@@ -37,7 +37,7 @@ from rewards.sandbox.worker.execution import (
     ForkServerGone,
     FrontGone,
     Limits,
-    Server,
+    ServerHandle,
     WorkerUnusable,
 )
 from rewards.sandbox.worker.languages import COMMANDS
@@ -65,7 +65,7 @@ class Worker:
         self._give_up_root(settings["user"] + 4)
         send_frame(front, {"ready": True, "active": active, "missing": missing})
 
-    def _start_server(self, user: int) -> tuple[Server, dict[str, Any]]:
+    def _start_server(self, user: int) -> tuple[ServerHandle, dict[str, Any]]:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         isolation = Isolation(
             wanted=self.settings["isolate"],
@@ -81,7 +81,7 @@ class Worker:
 
         isolation.fork_inside(serve)
         theirs.close()
-        server = Server(ours)
+        server = ServerHandle(ours)
         server.order(zygote.START)
         hello, _ = server.receive()
         return server, json.loads(hello)

@@ -94,7 +94,7 @@ def _make_streams() -> None:
 
 
 def seconds_delayed(pid: int | str) -> float:
-    """Seconds that a process's first thread was runnable without a CPU; 0.0 where the kernel does not tell."""
+    """Seconds that a process's first thread was runnable without a CPU; 0.0 where the kernel does not report it."""
     try:
         with open(f"/proc/{pid}/schedstat") as file:
             return int(file.read().split()[1]) / 1e9

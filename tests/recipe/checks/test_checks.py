@@ -13,7 +13,7 @@ from hydra import compose, initialize_config_module
 from omegaconf import DictConfig, open_dict
 
 from recipe import preflight, sft
-from recipe.checks import cluster, combinations, data, machine, model, names, protocol, reward, sandbox
+from recipe.checks import combinations, data, machine, model, names, protocol, ray_cluster, reward, sandbox
 from recipe.records import versions
 from recipe.records.run_directory import RunDirectory
 from recipe.settings import read_settings
@@ -195,7 +195,7 @@ def test_a_column_that_no_row_has_is_refused_and_makes_no_skill(tiny_arguments, 
     config = _config(tiny_arguments, *TOPIC, f"skills.names={names}")
     for problem, key in zip(data.check(config, run), ("train_files", "val_files"), strict=True):
         assert str(problem).startswith("no row has text in the column 'topic', which names the skill")
-        assert f"[skills.column, data.{key}] -> name a column that is there, or choose skills.by=" in str(problem)
+        assert f"[skills.column, data.{key}] -> name an existing column, or choose skills.by=" in str(problem)
 
 
 @pytest.mark.parametrize(
@@ -425,7 +425,7 @@ def test_a_sandbox_that_does_not_answer(tiny_arguments, run):
 
 def test_a_ray_address_that_nobody_listens_on(tiny_arguments, run, monkeypatch):
     monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:1")
-    assert "no Ray listens at 127.0.0.1:1" in _only(cluster.check(_config(tiny_arguments), run))
+    assert "no Ray listens at 127.0.0.1:1" in _only(ray_cluster.check(_config(tiny_arguments), run))
 
 
 def test_a_dashboard_port_that_is_busy(tiny_arguments, run, monkeypatch):
@@ -433,7 +433,7 @@ def test_a_dashboard_port_that_is_busy(tiny_arguments, run, monkeypatch):
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
         options = ["ray_kwargs.ray_init.include_dashboard=true", f"+ray_kwargs.ray_init.dashboard_port={port}"]
-        assert f"port {port} is busy" in _only(cluster.check(_config(tiny_arguments, *options), run))
+        assert f"port {port} is busy" in _only(ray_cluster.check(_config(tiny_arguments, *options), run))
 
 
 @pytest.mark.parametrize(

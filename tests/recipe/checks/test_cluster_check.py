@@ -3,7 +3,7 @@
 import pytest
 
 from recipe import preflight
-from recipe.checks import cluster
+from recipe.checks import ray_cluster
 from recipe.cluster import most_free
 from recipe.records.run_directory import RunDirectory
 from recipe.runtime.ray_session import run_environment
@@ -14,13 +14,13 @@ JOINED = "+ray_kwargs.ray_init.address=10.0.0.7:6379"
 
 @pytest.fixture(autouse=True)
 def _one_token(monkeypatch):
-    for name in (*cluster.TOKENS, "RAY_ADDRESS"):
+    for name in (*ray_cluster.TOKENS, "RAY_ADDRESS"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HF_TOKEN", "hf_secret")
 
 
 def test_a_token_is_named_with_its_file_and_never_shown():
-    (note,) = cluster.token_notes(composed("experiment=quickstart", JOINED))
+    (note,) = ray_cluster.token_notes(composed("experiment=quickstart", JOINED))
     assert note.startswith("HF_TOKEN is not sent to the Ray at 10.0.0.7:6379")
     assert "HF_TOKEN_PATH" in note
     assert "hf_secret" not in note
@@ -30,7 +30,7 @@ def test_every_token_that_is_set_is_named(monkeypatch):
     monkeypatch.setenv("WANDB_API_KEY", "w")
     monkeypatch.setenv("SANDBOX_TOKEN", "s")
     monkeypatch.setenv("RAY_ADDRESS", "head:6379")
-    found = cluster.token_notes(composed("experiment=quickstart"))
+    found = ray_cluster.token_notes(composed("experiment=quickstart"))
     assert [note.split()[0] for note in found] == ["HF_TOKEN", "WANDB_API_KEY", "SANDBOX_TOKEN"]
 
 
@@ -38,11 +38,11 @@ def test_every_token_that_is_set_is_named(monkeypatch):
 def test_a_ray_of_the_runs_own_has_the_drivers_environment(monkeypatch, address: str | None):
     if address:
         monkeypatch.setenv("RAY_ADDRESS", address)
-    assert cluster.token_notes(composed("experiment=quickstart")) == []
+    assert ray_cluster.token_notes(composed("experiment=quickstart")) == []
 
 
 def test_preflight_prints_the_note_and_does_not_refuse_for_it(tiny_arguments, monkeypatch, capsys):
-    monkeypatch.setattr(cluster, "_listens", lambda host, port: True)
+    monkeypatch.setattr(ray_cluster, "_listens", lambda host, port: True)
     assert preflight.main([*tiny_arguments, JOINED]) == 0
     assert "HF_TOKEN is not sent" in " ".join(capsys.readouterr().out.split())
 

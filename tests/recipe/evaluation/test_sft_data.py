@@ -175,7 +175,7 @@ def test_a_folder_takes_no_other_demonstrations_and_settings_and_loses_nothing(t
     assert launch(config) == 0  # the same settings again
     config.trainer.total_training_steps = 10
     assert launch(config) == 2
-    assert "another setting 'trainer.total_training_steps': '1' there, '10' here" in capsys.readouterr().err
+    assert "another setting 'trainer.total_training_steps': recorded '1', now '10'" in capsys.readouterr().err
     config.trainer.total_training_steps = 1
     write_rows(tmp_path / "train.parquet", [demonstration(1, 20)])
     assert launch(config) == 2

@@ -1,4 +1,4 @@
-"""The list of runs in headless Chromium: it shows, renews itself, compares, and runs nothing that a name holds."""
+"""The list of runs in headless Chromium: it shows, refreshes itself, compares, and runs nothing that a name holds."""
 
 import shutil
 import threading
@@ -40,7 +40,7 @@ def address(run: RunDirectory) -> Iterator[str]:
     thread.join()
 
 
-def test_the_list_renews_itself_and_leads_to_a_page_that_compares(run: RunDirectory, address: str):
+def test_the_list_refreshes_itself_and_leads_to_a_page_that_compares(run: RunDirectory, address: str):
     with browser_page(seconds=300) as page:
         page.size(1280, 900)
         open_list(page, address)

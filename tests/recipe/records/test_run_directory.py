@@ -96,7 +96,7 @@ def test_a_marker_that_a_kill_left_empty_names_the_newest_checkpoint_again(tmp_p
     marker = run.checkpoints / "latest_checkpointed_iteration.txt"
     marker.write_text("")
     assert run.last_checkpoint == last
-    run.mend_marker()
+    run.repair_marker()
     assert run.last_checkpoint == last
     assert (marker.read_text() if marker.exists() else None) == (str(last) if last else None)
 

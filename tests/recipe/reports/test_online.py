@@ -241,7 +241,7 @@ def test_updates_of_different_sizes_are_compared_in_blocks_of_samples(
     assert "runs of 3 and 6 updates cannot be compared" in capsys.readouterr().err
     assert report.main([*words, "--samples", "16"]) == 0
     printed = capsys.readouterr().out
-    head = "| arm | runs | block of 16 1 (%) | blocks of 16 2 to the last (%) | blocks of 16 to 50% | reached |"
+    head = "| arm | runs | block of 16 samples 1 (%) | blocks 2 to the last (%) | blocks to 50% | reached |"
     assert head in printed
     assert "| small | 1 | 12.5 | 56.2 | 1.3 | 1 of 1 |" in printed
     assert "| large | 1 | 12.5 | 43.8 | 2.0 | 1 of 1 |" in printed

@@ -111,7 +111,7 @@ def test_a_page_is_made_again_when_a_file_changed_and_only_then(tmp_path: Path, 
     assert made == [0, serve.RELOAD]
     assert "4 updates" in second
     assert f'data-reload="{serve.RELOAD}"' in second
-    assert "the page renews itself" in second
+    assert "refreshes while scrolled to the top" in second
 
 
 @pytest.mark.parametrize(

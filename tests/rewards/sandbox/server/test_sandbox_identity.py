@@ -20,7 +20,7 @@ from rewards.sandbox.server.pool import Pool
 from rewards.sandbox.server.server import run_job
 from rewards.sandbox.server.slot import ForeignAnswer, Preempted, Slot, SlotSettings, WorkerFailed
 from rewards.sandbox.worker import zygote
-from rewards.sandbox.worker.execution import Child, End, Limits, Server, WorkerUnusable
+from rewards.sandbox.worker.execution import Child, End, Limits, ServerHandle, WorkerUnusable
 from tests.rewards.sandbox.conftest import HTTP, ServerProcess
 
 Script = Callable[["Worker"], Awaitable[None]]
@@ -344,7 +344,7 @@ def launched() -> Iterator[tuple[Child, socket.socket, bytes]]:
     """A child, the fork server's end of its link and the token of its launch."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with ours, theirs:
-        child = Child(Server(ours), {"mode": "script"}, Limits(256, 2), 1 << 10)
+        child = Child(ServerHandle(ours), {"mode": "script"}, Limits(256, 2), 1 << 10)
         message, descriptors, _, _ = socket.recv_fds(theirs, zygote.MESSAGE_LIMIT, 8)
         for descriptor in descriptors:
             os.close(descriptor)
