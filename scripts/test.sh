@@ -41,7 +41,7 @@ stack=(tests/configs tests/data_prep tests/examples tests/recipe/checks tests/re
     tests/recipe/evaluation/test_{dpo,judging,perplexity,sft_data}.py tests/scripts/test_evidence_pretrained.py
     tests/recipe/reports/test_general.py tests/rewards/test_{manager,patterns,requests,verl_rows}.py
     tests/rewards/counterfactual/test_{advantages,crediting,groups,tokens}.py
-    tests/rewards/sandbox/test_sandbox_coverage.py tests/test_{gpu_check,step_parts,tutorial_blocks}.py)
+    tests/rewards/sandbox/test_sandbox_coverage.py tests/test_{documented_commands,gpu_check,step_parts,tutorial_blocks}.py)
 # Files with end-to-end tests: to look for them in all files takes half a minute of imports.
 e2e=(tests/e2e tests/recipe/runtime/test_death_watch.py)
 

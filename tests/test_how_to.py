@@ -109,6 +109,8 @@ def test_the_recipe_of_the_how_to_composes_and_its_launcher_runs_all_stages(copy
 
     with initialize_config_dir(str(copy / "configs"), version_base=None):
         config = compose("train", ["experiment=arithmetic"])
+        for line in check.splitlines()[1:]:  # preflight and memory
+            assert compose("train", line.split()[3:]).run.experiment == "arithmetic"
     assert read_settings(config).run.experiment == "arithmetic"
     assert (config.data.max_response_length, config.trainer.total_training_steps) == (512, 100)
     assert (config.data.train_batch_size, config.actor_rollout_ref.actor.optim.lr) == (32, 1e-6)  # GSM8K's

@@ -123,7 +123,7 @@ def test_a_step_that_leaves_out_group_after_group_is_a_line_with_what_their_answ
     with ProgressReporter(path, TrainingState(), line_every_seconds=1000, stream=stream):
         path.write_text(json.dumps(event) + "\n")
     assert stream.getvalue() == (
-        "warning: step 4 has left out 80 groups whose answers all got the same (78 with 0, 2 with 1) and goes on "
+        "warning: step 4 has left out 80 groups whose answers all got the same (78 with 0, 2 with 1) and keeps "
         "drawing: see algorithm.filter_groups.max_num_gen_batches\n"
     )
 
