@@ -66,7 +66,7 @@ def test_a_change_of_a_source_an_input_or_an_option_makes_them_again(verifier: P
     assert contents(folder) == {"train.parquet": "eight"}  # none of another command stays
 
 
-def test_what_was_interrupted_is_made_again(verifier: Path, folder: Path):
+def test_what_was_interrupted_is_regenerated(verifier: Path, folder: Path):
     def interrupted() -> None:
         (folder / "train.parquet").write_text("half")
         (folder / ".proved.jsonl").write_text("journal")
@@ -121,7 +121,7 @@ def test_files_without_a_record_are_refused_and_stay(verifier: Path, folder: Pat
     assert set(contents(folder).values()) == {"mine"}
 
 
-def test_a_file_added_by_hand_does_not_matter_until_the_others_are_made_again(verifier: Path, folder: Path):
+def test_a_file_added_by_hand_does_not_matter_until_the_others_are_regenerated(verifier: Path, folder: Path):
     files(folder).make(writing(folder))
     writing(folder, "mine", "mine.parquet")()
     assert not files(folder).make(unexpected)
@@ -131,7 +131,7 @@ def test_a_file_added_by_hand_does_not_matter_until_the_others_are_made_again(ve
     assert contents(folder)["mine.parquet"] == "mine"
 
 
-def test_a_missing_file_is_made_again(verifier: Path, folder: Path):
+def test_a_missing_file_is_regenerated(verifier: Path, folder: Path):
     files(folder).make(writing(folder))
     (folder / "test.parquet").unlink()
     assert files(folder).make(writing(folder, "again"))

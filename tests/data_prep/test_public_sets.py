@@ -113,7 +113,7 @@ def test_a_record_without_a_value_is_refused(missing: str):
         maths.convert({"problem": "q", "answer": "1", missing: None}, "test", 0, public=maths.SETS["math500"])
 
 
-def test_the_sanitized_version_has_columns_of_its_own():
+def test_the_sanitized_version_has_its_own_columns():
     record = mbpp_record(prompt="Larger one.", test_imports=["import math"])
     del record["text"], record["test_setup_code"]
     full = mbpp.convert(mbpp_record(text="Larger one."), "test", 0)

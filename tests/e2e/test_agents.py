@@ -43,7 +43,7 @@ def _samples(run: RunDirectory) -> list[dict]:
     return list(read_jsonl(run.path / "generations" / "train_000001.jsonl"))
 
 
-def test_agents_act_in_several_turns_and_some_mend_what_they_wrote(agents_run: RunDirectory):
+def test_agents_act_in_several_turns_and_some_fix_what_they_wrote(agents_run: RunDirectory):
     _, turns = series(agents_run.metrics(), "num_turns/max")
     assert turns == [6] * STEPS  # three turns of each side
     samples = [sample for sample in _samples(agents_run) if len(sample["credit_spans"]) > 1]

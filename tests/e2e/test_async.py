@@ -35,7 +35,7 @@ STOPPED_AFTER = SAVED_EVERY + 1
 """The step during which SIGTERM asks the second start to stop."""
 
 
-def test_it_goes_on_after_each_checkpoint_and_ends_with_the_plan(staged: RunDirectory):
+def test_it_continues_after_each_checkpoint_and_ends_with_the_plan(staged: RunDirectory):
     assert_it_went_on_after(staged, SAVED_EVERY, STOPPED_AFTER)
 
 

@@ -122,7 +122,7 @@ def test_an_evaluation_tells_how_often_the_first_turn_was_right_and_what_became_
     assert not any("<|" in text for sample in evaluated.journal().samples.values() for text in _answers(sample))
 
 
-def test_an_episode_of_the_code_agent_goes_on_while_visible_tests_fail(evaluated: EvaluationFolder):
+def test_an_episode_of_the_code_agent_continues_while_visible_tests_fail(evaluated: EvaluationFolder):
     turns: set[tuple[int, bool]] = set()
     for sample in evaluated.journal().samples.values():
         if sample.skill in ("write", "repair"):

@@ -149,7 +149,7 @@ def test_each_node_had_a_rank_that_trained_and_an_engine_that_sampled(cluster: d
     assert {"WorkerDict", "vLLMHttpServer"} <= {name for name, found in nodes.items() if len(found) == 3}, nodes
 
 
-def test_a_run_stopped_within_a_stage_goes_on_in_it(submitted: RunDirectory):
+def test_a_run_stopped_within_a_stage_continues_in_it(submitted: RunDirectory):
     _, refused = (event["error"] for event in submitted.events() if event["event"] == "failed")
     assert "refused before training: the Ray cluster has nodes with" in refused
     _, second = (event for event in submitted.events() if event["event"] == "ready")
@@ -175,7 +175,7 @@ def test_both_ranks_hold_the_policy_that_both_engines_sample_from(submitted: Run
     assert projected == [1, 1]  # in the second stage: the last samples are drawn after a projected step
 
 
-def test_samples_that_could_not_be_verified_are_masked_counted_and_told(submitted: RunDirectory):
+def test_samples_that_could_not_be_verified_are_masked_counted_and_reported(submitted: RunDirectory):
     _, shares = series(submitted.metrics(), "reward/masked_share")
     assert all(0 < share < 0.5 for share in shares), shares  # on average a quarter; few answers are distinct
     events = [event for event in submitted.events() if event["event"] == "masked"]

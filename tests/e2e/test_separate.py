@@ -33,7 +33,7 @@ def staged(micro_start: Path, tmp_path_factory: pytest.TempPathFactory, start) -
     )  # fmt: skip
 
 
-def test_it_goes_on_after_the_checkpoint_and_ends_with_the_plan(staged: RunDirectory):
+def test_it_continues_after_the_checkpoint_and_ends_with_the_plan(staged: RunDirectory):
     assert_it_went_on_after(staged, SAVED_EVERY)
 
 

@@ -59,7 +59,7 @@ def _events(run: RunDirectory, kind: str) -> list[dict]:
     return [event for event in run.events() if event["event"] == kind]
 
 
-def test_the_second_start_goes_on_with_the_step_after_the_checkpoint(killed_and_continued: RunDirectory):
+def test_the_second_start_continues_with_the_step_after_the_checkpoint(killed_and_continued: RunDirectory):
     first, second, third = _events(killed_and_continued, "ready")
     assert (first["step"], first["resumed"]) == (0, False)
     assert (second["step"], second["resumed"]) == (SAVED_EVERY, True)

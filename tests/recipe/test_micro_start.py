@@ -130,7 +130,7 @@ def test_a_failed_command_ends_the_start_and_is_tried_again(tree: Path) -> None:
     assert start(tree) == ["data_prep.micro"]
 
 
-def test_a_supervised_start_that_was_interrupted_goes_on_unless_its_options_have_changed(tree: Path) -> None:
+def test_a_supervised_start_that_was_interrupted_continues_unless_its_options_have_changed(tree: Path) -> None:
     """RUN itself fails where the checkpoints of an earlier start are left."""
     failure = """(folder / "sft").mkdir(exist_ok=True)
         (folder / "sft/checkpoint").touch()

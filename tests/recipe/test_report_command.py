@@ -41,7 +41,7 @@ def test_a_refusal_names_the_subcommand(tmp_path, capsys):
     assert capsys.readouterr().err == f"recipe.report speed: {tmp_path} holds no finished run\n"
 
 
-def test_a_file_that_cannot_be_written_is_told_in_one_line(monkeypatch, tmp_path, capsys):
+def test_a_file_that_cannot_be_written_is_reported_in_one_line(monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(report.SUBCOMMANDS["page"], "run", lambda options: options.out.write_text(""))
     assert report.main(["page", "RUN", "--out", str(tmp_path / "none" / "page.html")]) == 2
     assert capsys.readouterr().err.startswith("recipe.report page: [Errno 2] No such file or directory")

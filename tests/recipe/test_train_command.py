@@ -17,7 +17,7 @@ from recipe.train import announce, print_result, report_failure, write_page
 from tests.composing import composed
 
 
-def test_a_full_disk_is_told_in_one_message_with_the_checkpoint_that_stays(tmp_path, monkeypatch):
+def test_a_full_disk_is_reported_in_one_message_with_the_checkpoint_that_stays(tmp_path, monkeypatch):
     run = RunDirectory.prepare(str(tmp_path), "quickstart", "r")
     (run.checkpoints / "latest_checkpointed_iteration.txt").write_text("14")
     full = OSError(errno.ENOSPC, "No space left on device")
@@ -86,7 +86,7 @@ def test_terminal_codes_in_an_error_are_shown_and_do_nothing(tmp_path, capsys):
     assert "␛[31mrun is not a run directory" in capsys.readouterr().err
 
 
-def test_a_page_that_cannot_be_written_is_told_and_fails_nothing(tmp_path):
+def test_a_page_that_cannot_be_written_is_reported_and_fails_nothing(tmp_path):
     run = RunDirectory.prepare(str(tmp_path), "quickstart", "r")
     (run.path / "config.yaml").write_text("records_version: 99\n")
     printed = io.StringIO()

@@ -131,7 +131,7 @@ def test_a_test_without_inputs_cannot_be_special_cased():
     assert not names_inputs(ast.parse("x + 7"), [["7"]])
 
 
-def test_an_empty_program_is_told_from_one_that_does_something():
+def test_an_empty_program_is_distinguished_from_one_that_does_something():
     assert is_empty(ast.parse("'''doc'''\nclass A:\n def f(self): pass"))
     assert not is_empty(ast.parse("def f(): return None"))
 

@@ -134,7 +134,7 @@ def test_rivals_join_the_arms_of_the_sparse_task_on_three_of_their_seeds():
     assert f"{goal} --out outputs/evidence_credit.parts16/rivals --contrasts {contrasts}" in report
 
 
-def test_grpo_with_as_many_and_twice_the_samples_is_compared_with_credit_in_a_study_of_its_own():
+def test_grpo_with_as_many_and_twice_the_samples_is_compared_with_credit():
     commands = dry("evidence_credit", "longer", KEPT="kept", SEEDS="70")
     credit, grpo, longer = of_module(commands, "recipe.train")
     own = "run.experiment=evidence_credit.parts16_longer data.seed=70"

@@ -153,7 +153,7 @@ def test_a_phase_of_the_coding_pipeline_refuses_what_changed_since_the_phase_bef
     assert "stopped: o was made with another " in refusal(printed)
 
 
-def test_the_coding_pipeline_does_not_go_on_with_another_model(project):
+def test_the_coding_pipeline_does_not_continue_with_another_model(project):
     (project / "d").mkdir()
     for split in ("train", "dev"):
         (project / "d" / f"{split}.parquet").write_text("rows")
@@ -193,7 +193,7 @@ def test_the_runs_of_npg_muse_share_weights_and_rows(project):
     ],
     ids=lambda words: words[0],
 )
-def test_data_are_made_again_when_a_module_that_makes_them_changes(project, monkeypatch, words, makers):
+def test_data_are_regenerated_when_a_module_that_makes_them_changes(project, monkeypatch, words, makers):
     """One file stands for all modules; tests/data_prep/test_made_from.py shows that verifiers are among them."""
     verifier = project / "verifier.py"
     verifier.write_text("limit = 1")

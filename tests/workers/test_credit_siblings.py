@@ -331,7 +331,7 @@ def test_a_step_of_a_failure_that_is_worse_than_its_siblings_is_never_rewarded()
     assert (result[2:] == arguments["advantages"][2:]).all()
 
 
-def test_where_one_response_has_a_harmful_step_of_its_own_its_siblings_balance() -> None:
+def test_where_one_response_alone_has_a_harmful_step_its_siblings_balance() -> None:
     """All write step 0 alike; the first, which fails, also writes one that costs."""
     rows = [[0.5, -0.5], *[[0.5, NAN]] * 3]
     arguments = group(rows, [-1.5, 0.5, 0.5, 0.5], [0.5, 1.0, 1.0, 1.0])

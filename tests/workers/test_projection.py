@@ -233,7 +233,7 @@ def test_a_skill_without_signal_does_not_take_the_wanted_gain_from_the_others() 
     assert not found.missed
 
 
-def test_a_constraint_that_the_sweeps_leave_violated_is_told() -> None:
+def test_a_constraint_that_the_sweeps_leave_violated_is_reported() -> None:
     step, angle = torch.tensor([0.3, -1.0]), math.acos(-0.995)
     constraints = torch.tensor([[1.0, 0.0], [math.cos(angle), math.sin(angle)]])
     assert project(step, constraints, method="sequential_margin").missed

@@ -185,7 +185,7 @@ def test_the_error_of_a_gradient_follows_from_the_cosine_of_its_halves():
     assert relative_noise(float("nan")) == 0.0  # it has no two halves
 
 
-def test_a_constraint_whose_halves_disagree_is_left_out_and_told():
+def test_a_constraint_whose_halves_disagree_is_left_out_and_reported():
     shards, update = begin([torch.tensor([[1.0, 0.0], [0.0, 1.0]]), torch.zeros(2, 1, 1)])
     update = replace(update, protection=replace(update.protection, agreement=0.1), agreements=[0.05, 0.5])
     shards[0] += torch.tensor([-0.5, -0.25])

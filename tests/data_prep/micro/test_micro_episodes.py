@@ -9,7 +9,7 @@ FEEDBACK = "fix {test}\n{program}"
 
 
 @pytest.mark.slow
-def test_half_are_episodes_in_which_a_wrong_program_is_mended():
+def test_half_are_episodes_in_which_a_wrong_program_is_fixed():
     made = asyncio.run(demonstrations(40, 0, FEEDBACK))
     episodes = [one for one in made if len(one.messages) == 4]
     assert {one.skill for one in made} == {"write", "repair"} <= set(SKILLS)

@@ -472,7 +472,7 @@ def test_a_reward_without_settings_takes_the_defaults(tiny_arguments):
     assert JudgeSettings.of_config(config) == JudgeSettings()
 
 
-def test_a_reward_function_of_the_users_own_may_have_settings_of_its_own(tiny_arguments, run):
+def test_the_users_own_reward_function_may_have_its_own_settings(tiny_arguments, run):
     own = ("reward.custom_reward_function.path=pkg://mine", f"+{REWARD_KWARGS}.colour=red")
     assert reward.check_settings(_config(tiny_arguments, *own), run) == []
 

@@ -46,7 +46,7 @@ def test_samples_of_eval_at_k_are_drawn_independently_and_those_of_a_budget_one_
     assert [paid.tokens_left(spent) for spent in (0, 4, 10)] == [8, 6, 0]
 
 
-def test_each_sample_has_a_seed_of_its_own_that_does_not_change():
+def test_each_sample_has_its_own_seed_that_does_not_change():
     budget = Budget(seed=3)
     seeds = {budget.seed_of(problem, number) for problem in ("a", "b") for number in range(50)}
     assert len(seeds) == 100

@@ -78,7 +78,7 @@ def test_a_budget_pays_for_answers_until_it_is_spent(tmp_path, data):
     ],
 )
 @pytest.mark.parametrize("command", [recipe.evaluate.main, recipe.probe.main])
-def test_the_chat_template_is_told_whether_to_think_and_another_choice_is_another_evaluation(
+def test_the_chat_template_gets_the_thinking_mode_which_is_part_of_the_evaluation(
     tmp_path, data, command, words, asked
 ):
     behaviour = Behaviour()
@@ -97,7 +97,7 @@ def test_a_template_that_knows_no_thinking_is_refused_before_vllm_starts(tmp_pat
 
 
 @pytest.mark.slow
-def test_a_server_that_dies_loses_nothing_and_the_same_command_goes_on(tmp_path, data, capsys):
+def test_a_server_that_dies_loses_nothing_and_the_same_command_continues(tmp_path, data, capsys):
     out, program = tmp_path / "out", Path(__file__).with_name("openai_server.py")
     with subprocess.Popen([sys.executable, str(program), "4"], stdout=subprocess.PIPE, text=True) as mortal:
         assert mortal.stdout is not None
@@ -149,7 +149,7 @@ def test_an_address_without_the_protocol_is_told_apart_from_one_where_nothing_an
     assert "is the server up?" in capsys.readouterr().err
 
 
-def test_a_prompt_beyond_the_context_is_left_out_and_told(tmp_path, capsys):
+def test_a_prompt_beyond_the_context_is_left_out_and_reported(tmp_path, capsys):
     write_task_rows(tmp_path / "own.parquet", [task(1), task(2, "a long way to say 2")])
     with serving(Behaviour()) as url:
         assert run(tmp_path / "out", tmp_path / "own.parquet", "--url", url) == 0
@@ -158,7 +158,7 @@ def test_a_prompt_beyond_the_context_is_left_out_and_told(tmp_path, capsys):
     assert "1 samples do not fit into the context" in capsys.readouterr().err
 
 
-def test_a_folder_goes_on_only_with_the_settings_that_it_began_with(tmp_path, data, capsys):
+def test_a_folder_continues_only_with_the_settings_that_it_began_with(tmp_path, data, capsys):
     with serving(Behaviour()) as url:
         assert run(tmp_path / "out", data, "--url", url) == 0
         assert run(tmp_path / "out", data, "--url", url, "--limit", "2") == 2
@@ -183,7 +183,7 @@ def test_what_cannot_be_done_is_refused_before_anything_starts(tmp_path, data, c
     assert not (tmp_path / "out").exists()
 
 
-def test_samples_that_could_not_be_judged_are_judged_when_the_evaluation_goes_on(tmp_path, data, monkeypatch):
+def test_samples_that_could_not_be_judged_are_judged_when_the_evaluation_continues(tmp_path, data, monkeypatch):
     """The answers are kept; only the verifier runs again."""
     import rewards
     from rewards.verdict import Verdict
@@ -251,7 +251,7 @@ def test_answers_that_were_cut_are_a_column_and_a_warning(tmp_path, data, capsys
     assert found["cut_share"] == 1.0
 
 
-def test_an_evaluation_does_not_go_on_with_weights_that_were_replaced(tmp_path, data, monkeypatch, capsys):
+def test_an_evaluation_does_not_continue_with_weights_that_were_replaced(tmp_path, data, monkeypatch, capsys):
     """The stand-in for vLLM names the model by its folder, like the real one."""
     folder = make_model(tmp_path / "m")
 

@@ -183,7 +183,7 @@ def test_data_made_of_samples_say_how_these_were_judged(tmp_path):
     }
 
 
-def test_an_evaluation_goes_on_with_the_same_settings_only_and_names_the_other_ones(tmp_path):
+def test_an_evaluation_continues_with_the_same_settings_only_and_names_the_other_ones(tmp_path):
     folder = evaluated(tmp_path / "a", JudgeSettings())
     with pytest.raises(FolderError) as refused:
         evaluated(folder, CODE_GRPO)

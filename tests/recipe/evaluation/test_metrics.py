@@ -47,7 +47,7 @@ def test_tokens_and_seconds_of_judging_are_shared_among_the_solved_problems():
     }  # fmt: skip
 
 
-def test_what_could_not_be_judged_or_asked_counts_nowhere_but_is_told():
+def test_what_could_not_be_judged_or_asked_counts_nowhere_but_is_reported():
     found = measure(
         [sample("a", 0, "none"), sample("b", 0, "infrastructure"), sample("c", 0, None, finish=TOO_LONG)], Budget()
     )

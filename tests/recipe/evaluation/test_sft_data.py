@@ -225,7 +225,7 @@ def test_a_training_that_has_ended_is_not_repeated(tmp_path, trainings, capsys, 
 
 
 @pytest.mark.parametrize(("step", "trained"), [(6, True), (9, False)])
-def test_a_training_goes_on_from_its_last_whole_checkpoint(tmp_path, trainings, step, trained):
+def test_a_training_continues_from_its_last_whole_checkpoint(tmp_path, trainings, step, trained):
     contents = ["model", "optimizer", "extra", "hf_model"]
     settings = OmegaConf.create({"checkpoint": {"save_contents": contents}, "trainer": {"total_training_steps": 9}})
     (tmp_path / f"global_step_{step}/huggingface").mkdir(parents=True)

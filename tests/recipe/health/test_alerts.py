@@ -84,7 +84,7 @@ def test_a_run_that_does_not_log_to_wandb_records_the_alert_alone(run: RunDirect
     assert recorded(run) == [(1, "masked")]
 
 
-def test_a_failing_alert_is_recorded_and_training_goes_on(run: RunDirectory, monkeypatch) -> None:
+def test_a_failing_alert_is_recorded_and_training_continues(run: RunDirectory, monkeypatch) -> None:
     monkeypatch.setitem(sys.modules, "wandb", None)
     train(run, {1: {"reward/masked_share": 0.5}, 2: LINE})
     assert [event["event"] for event in run.events()] == ["alert", "report_failed", "alert", "report_failed"]

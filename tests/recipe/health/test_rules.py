@@ -141,7 +141,7 @@ def test_a_rule_finds_what_breaks_it_and_nothing_just_inside_its_range(rule, bro
 
 
 @pytest.mark.parametrize(("events", "said"), ENDED)
-def test_a_run_that_did_not_end_is_told_with_its_reason(events, said):
+def test_a_run_that_did_not_end_is_reported_with_its_reason(events, said):
     [found] = findings(_record(events=events))
     assert found.rule.name == "ended"
     assert said in found.seen
@@ -159,7 +159,7 @@ def test_a_run_that_failed_and_was_resumed_is_under_way():
     assert not list(findings(_record([{}], events=[*failed, *END])))
 
 
-def test_failed_credit_is_told_even_if_few_fall_back():
+def test_failed_credit_is_reported_even_if_few_fall_back():
     [found] = findings(_record([{}], events=[END[0], {"event": "credit_failed", "time": NOW, "samples": 3}, END[1]]))
     assert "credit of 3 samples failed" in found.seen
 
@@ -203,7 +203,7 @@ def _keys(node, prefix: str = "") -> set[str]:
     return found
 
 
-def test_a_folder_of_a_run_is_told_in_words_with_its_exit_status(tmp_path, capsys):
+def test_a_folder_of_a_run_is_reported_in_words_with_its_exit_status(tmp_path, capsys):
     run = RunDirectory.prepare(str(tmp_path), "quickstart", "r")
     run.write_config(composed("experiment=quickstart"))
     for step in range(1, 6):

@@ -105,7 +105,7 @@ def test_credit_that_tells_nothing_is_said_to_tell_nothing():
     assert asked()[1].facts == ["`credit=counterfactual` measures it."]
 
 
-def test_what_protection_kept_is_told_beside_what_was_lost():
+def test_what_protection_kept_is_reported_with_what_was_lost():
     assert asked()[2].facts[-1] == "No skill was protected: `projection=qp` protects them."
     assert asked(promise=Promise(10, 2, 1, 40, 0, 0.1), protects=True)[2].facts[-1] == (
         "Of 40 levels J of protected skills after an update, 0 ended below their line; "
@@ -113,7 +113,7 @@ def test_what_protection_kept_is_told_beside_what_was_lost():
     )
 
 
-def test_the_least_change_of_greedy_answers_is_told():
+def test_the_least_change_of_greedy_answers_is_reported():
     rows_of = [SkillRow("write", 0.4, 0.6, (1.0, 0.9)), SkillRow("sql", 0.6, 0.61, (0.9, 0.95)),
                SkillRow("mean", 0.5, 0.605, (0.95, 0.925))]  # fmt: skip
     lost = questions(rows(BEFORE, RISEN), rows_of, None, False, True, [])[2]

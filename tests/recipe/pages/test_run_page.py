@@ -300,7 +300,7 @@ def test_folders_that_cannot_be_read_are_refused_by_name(run: RunDirectory, tmp_
 
 
 @pytest.mark.slow
-def test_records_that_no_run_wrote_are_told_in_one_line(run: RunDirectory, monkeypatch: pytest.MonkeyPatch, capsys):
+def test_records_that_no_run_wrote_are_reported_in_one_line(run: RunDirectory, monkeypatch: pytest.MonkeyPatch, capsys):
     config = OmegaConf.load(run.path / "config.yaml")
     config.data.train_batch_size = "abc"
     config.data.max_response_length = [1]

@@ -98,7 +98,7 @@ def test_a_run_that_measured_nothing_has_a_report_and_no_curve(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_report_that_cannot_be_written_ends_no_run_and_is_told(run: RunDirectory):
+def test_a_report_that_cannot_be_written_ends_no_run_and_is_reported(run: RunDirectory):
     (run.path / "EXPERIMENT.md").mkdir()
     with failure_logged(run, 2):
         update_report(run)

@@ -301,7 +301,7 @@ def test_accuracies_that_do_not_fit_the_skills_are_refused(tmp_path: Path) -> No
     assert not list(tmp_path.iterdir())
 
 
-def test_every_arm_has_a_shape_of_its_own(monkeypatch) -> None:
+def test_every_arm_has_its_own_shape(monkeypatch) -> None:
     arms = {f"arm{number}": [learner(0.5, 0.9), learner(0.7, 0.7)] for number in range(12)}
     (axes,) = drawn(monkeypatch, skill_pictures.draw_arms, arms).axes
     faint = [line.get_marker() for line in axes.lines if line.get_markersize() == 3]

@@ -130,7 +130,7 @@ def test_an_evaluation_of_another_version_is_refused_by_its_number(tmp_path, cap
         _ = folder.metrics
 
 
-def test_a_folder_without_an_evaluation_is_told(tmp_path, capsys):
+def test_a_folder_without_an_evaluation_is_reported(tmp_path, capsys):
     assert main(["compare", str(tmp_path), str(tmp_path)]) == 2
     assert "holds no finished evaluation" in capsys.readouterr().err
 

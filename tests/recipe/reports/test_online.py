@@ -223,7 +223,7 @@ def test_several_skills_have_a_table_of_their_own(tmp_path: Path, capsys: pytest
     assert "| credit | 50.0 | 80.0 |" in printed
 
 
-def test_one_skill_has_no_table_of_its_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+def test_one_skill_has_no_own_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     run = finish(tmp_path, "grpo.s0", [0.5, 0.5])
     run.log_metrics(2, {"reward/acc": 0.5, "train_skill/write/accuracy": 0.8, "train_skill/mean/accuracy": 0.8})
     assert report.main(["online", str(tmp_path / "a")]) == 0

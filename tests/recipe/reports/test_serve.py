@@ -91,7 +91,7 @@ def test_pages_are_made_of_one_run_or_of_several(served: TestClient):
 
 
 @pytest.mark.slow
-def test_a_page_is_made_again_when_a_file_changed_and_only_then(tmp_path: Path, monkeypatch):
+def test_a_page_is_regenerated_when_a_file_changed_and_only_then(tmp_path: Path, monkeypatch):
     run = make_run(tmp_path, "a")
     made = []
 

@@ -224,7 +224,9 @@ def test_what_gradients_foresaw_stands_beside_what_happened_and_not_among_the_ar
     assert other.predicted[1][other.skills.index("write")] == pytest.approx(-0.02)  # of the stage's two steps
 
 
-def test_runs_that_are_compared_and_began_with_different_weights_are_told(tmp_path: Path, config: DictConfig, capsys):
+def test_runs_that_are_compared_and_began_with_different_weights_are_reported(
+    tmp_path: Path, config: DictConfig, capsys
+):
     finish(tmp_path, config, "grpo.s0", 0.4, weights="aa")
     finish(tmp_path, config, "qp.s0", 0.4, weights="bb")
     finish(tmp_path, config, "grpo.s1", 0.4, weights="bb")
@@ -234,6 +236,6 @@ def test_runs_that_are_compared_and_began_with_different_weights_are_told(tmp_pa
     assert capsys.readouterr().err == "different starting weights: aa in grpo.s0; bb in qp.s0\n"
 
 
-def test_a_folder_without_finished_runs_is_told(tmp_path: Path, capsys):
+def test_a_folder_without_finished_runs_is_reported(tmp_path: Path, capsys):
     assert report.main(["skills", str(tmp_path)]) == 2
     assert "holds no finished run" in capsys.readouterr().err

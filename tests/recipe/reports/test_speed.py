@@ -77,7 +77,7 @@ def test_arms_are_compared_at_the_same_number_of_generated_tokens_and_in_pairs(t
     assert (tmp_path / "a" / "summary" / "speed.png").stat().st_size > 5_000
 
 
-def test_runs_that_did_not_measure_the_sandbox_do_not_count_as_free_and_are_told(tmp_path: Path):
+def test_runs_that_did_not_measure_the_sandbox_do_not_count_as_free_and_are_reported(tmp_path: Path):
     finish(tmp_path, "grpo.s0", [0.2, 0.4, 0.8])
     older = finish(tmp_path, "grpo.s1", [0.2, 0.8, 0.8])
     rows = [{key: value for key, value in row.items() if "sandbox" not in key} for row in older.metrics()]

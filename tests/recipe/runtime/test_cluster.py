@@ -36,7 +36,7 @@ sys.stdin.read()
 """
 
 
-def test_a_second_run_is_refused_and_told_whose_turn_it_is_until_the_first_is_gone(tmp_path):
+def test_a_second_run_is_refused_with_the_holder_named_until_the_first_is_gone(tmp_path):
     path = str(tmp_path / "lock")
     with subprocess.Popen(
         [sys.executable, "-c", HOLDER, path], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
@@ -51,7 +51,7 @@ def test_a_second_run_is_refused_and_told_whose_turn_it_is_until_the_first_is_go
         assert file.read() == str(os.getpid())
 
 
-def test_a_run_with_a_ray_of_its_own_claims_the_machine_before_its_first_record(monkeypatch):
+def test_a_run_with_its_own_ray_claims_the_machine_before_its_first_record(monkeypatch):
     config = composed("experiment=quickstart")
     claimed: list[str] = []
     monkeypatch.setattr(ray_session, "claim_machine", claimed.append)
@@ -116,7 +116,7 @@ def test_what_the_configuration_leaves_open_does_not_undo_what_the_run_needs(tmp
     assert {"WANDB_DIR", "VERL_USE_EXTERNAL_MODULES"} <= set(found["env_vars"])
 
 
-def test_ranks_find_each_other_as_the_driver_was_told_and_no_token_is_shown(tmp_path, monkeypatch) -> None:
+def test_ranks_get_the_drivers_network_settings_and_no_token_is_shown(tmp_path, monkeypatch) -> None:
     for name in ("NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME", "HF_HOME", "HF_TOKEN", "WANDB_API_KEY", "SANDBOX_TOKEN"):
         monkeypatch.setenv(name, name.lower())
     found = run_environment(RunDirectory(tmp_path))

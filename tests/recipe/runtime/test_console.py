@@ -30,7 +30,7 @@ def test_a_resumed_run_counts_from_its_checkpoint():
     assert state.describe() == "11 of 12 steps done | ready | about 5 s left"
 
 
-def test_a_report_that_failed_is_told_until_the_next_validation():
+def test_a_failed_report_is_shown_until_the_next_validation():
     state = TrainingState()
     state.take({"time": 0.0, "event": "report_failed", "step": 3, "error": "OSError: no font"})
     assert state.describe() == "starting Ray | no report of step 3: OSError: no font"

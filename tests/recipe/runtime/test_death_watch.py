@@ -128,7 +128,7 @@ def row(cause: str, job: str = "01000000") -> dict:
         ("The actor is dead because it was killed by `ray.kill`.", None),
     ],
 )
-def test_an_actor_that_did_not_end_as_it_should_is_told_with_its_cause(cause: str, message: str | None):
+def test_an_actor_that_died_unexpectedly_is_reported_with_its_cause(cause: str, message: str | None):
     found = dead_actor([row(cause)], "01000000")
     if message is None:
         assert found is None

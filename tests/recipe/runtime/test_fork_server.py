@@ -124,7 +124,7 @@ def test_what_an_import_does_to_the_environment_reaches_no_worker(start, tmp_pat
         assert "CHANGED" not in found["environment"]
 
 
-def test_an_import_that_fails_is_told_and_left_to_the_worker(start, capfd):
+def test_a_failing_import_is_reported_and_left_to_the_worker(start, capfd):
     own = command("wave", "no_such_module")
     first, second = start(own), start(own)
     for worker in (first, second):
@@ -182,7 +182,7 @@ def test_another_user_is_not_served(start, as_nobody):
             assert other.recv(1) == b""
 
 
-def test_another_users_server_is_told_nothing(start, as_nobody):
+def test_another_users_server_gets_nothing(start, as_nobody):
     own = command("wave")
     with socket.socket(socket.AF_UNIX) as other:
         with as_nobody():

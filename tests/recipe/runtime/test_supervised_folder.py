@@ -25,7 +25,7 @@ def checkpoint(folder: Path, step: int, model: bool = True) -> Path:
     return made
 
 
-def test_a_training_goes_on_from_the_checkpoint_that_verl_marked_complete(tmp_path):
+def test_a_training_continues_from_the_checkpoint_that_verl_marked_complete(tmp_path):
     assert supervised_folder.resumable(tmp_path, WHOLE) is None
     complete = checkpoint(tmp_path, 9)
     checkpoint(tmp_path, 10)  # stopped while it was written: the tracker names the one before

@@ -85,7 +85,7 @@ def test_the_ids_that_are_trained_on_are_those_that_were_generated(played, role)
     )
 
 
-def test_log_probabilities_weights_and_turns_are_told(played):
+def test_log_probabilities_weights_and_turns_are_reported(played):
     output, server = played("bad", "good")
     assert [value for value in output.response_logprobs if value] == [-1.0] * 4 + [-2.0] * 5
     assert len(output.response_logprobs) == len(output.response_ids) == len(output.response_mask)
@@ -113,7 +113,7 @@ def test_no_trajectory_is_longer_than_a_response_and_an_observation_without_room
     assert len(output.response_ids) == 21
 
 
-def test_each_turn_of_a_sample_with_a_seed_has_one_of_its_own(played):
+def test_each_turn_of_a_seeded_sample_has_its_own_seed(played):
     _, server = played("bad", "so-so", "good", seed=7)
     _, again = played("bad", "so-so", "good", seed=7)
     assert len(set(server.seeds)) == 3
@@ -135,7 +135,7 @@ def test_a_samples_seed_tells_run_step_validation_task_and_number_apart(one, oth
     assert 0 <= seed(*one) < 2**31
 
 
-def test_a_row_that_stands_twice_in_a_step_is_answered_anew():
+def test_a_row_that_stands_twice_in_a_step_is_answered_again():
     times = TimesBefore()
     assert times.of(3, ["a", "b", "a"]) == [0, 0, 1]
     assert times.of(3, ["b", "a"]) == [1, 2]  # requested again to replace the omitted one
@@ -146,7 +146,7 @@ def test_a_row_that_stands_twice_in_a_step_is_answered_anew():
     assert sample_seed(0, 8, step, row | numbers[5]) == sample_seed(0, 8, step, row | {"session_id": 5})
 
 
-def test_an_environment_that_cannot_be_run_ends_the_episode_and_is_told(played):
+def test_an_environment_that_cannot_be_run_ends_the_episode_and_is_reported(played):
     output, server = played("bad", "crash", "good")
     assert len(server.asked) == 2
     assert output.extra_fields[EPISODE]["failed"]

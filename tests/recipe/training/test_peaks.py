@@ -30,7 +30,7 @@ def test_the_average_follows_with_the_weight_of_earlier_measurements():
     assert found.below("sql") == pytest.approx(0.1)
 
 
-def test_it_goes_on_after_a_checkpoint_as_it_would_have_without():
+def test_it_continues_after_a_checkpoint_as_it_would_have_without():
     first = seen(0.2, 0.9, average=0.75)
     again = Peaks(0.75)
     again.restore(json.loads(json.dumps(first.state())))

@@ -12,7 +12,7 @@ def trainer(mode: str, named: str | None = None):
     return OmegaConf.create({"default_local_dir": "run/checkpoints", "resume_mode": mode, "resume_from_path": named})
 
 
-def test_a_run_goes_on_from_its_own_checkpoint_or_from_the_one_that_is_named():
+def test_a_run_continues_from_its_own_checkpoint_or_from_the_one_that_is_named():
     assert resumed_folder(trainer("auto", "elsewhere"), 6) == Path("run/checkpoints/global_step_6")
     assert resumed_folder(trainer("resume_path", "elsewhere"), 6) == Path("elsewhere")
     assert checkpoint_folder(trainer("resume_path", "elsewhere"), 6) == Path("run/checkpoints/global_step_6")

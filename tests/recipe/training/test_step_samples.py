@@ -36,7 +36,7 @@ def test_a_digest_names_prompts_and_their_order():
 BATCH = KVBatchMeta(partition_id="train", keys=["b_0_0", "a_0_0"], tags=[{}, {"is_padding": True}])
 
 
-def test_padding_has_no_components_of_its_own(monkeypatch):
+def test_padding_has_no_own_components(monkeypatch):
     fields = {"extra_fields": [{"reward_extra_info": {"acc": 1.0}}, {"reward_extra_info": {"acc": 1.0}}]}
     monkeypatch.setattr(tq, "kv_batch_get", lambda **_: fields)
     assert reward_infos(BATCH) == [{"acc": 1.0}, {}]

@@ -173,7 +173,7 @@ def test_names_that_a_program_chooses_do_not_count_in_any_scope(left, right):
 
 
 @pytest.mark.parametrize("source", ["def f(:", "return 1", "x = 1\n" * 4000, f"x = {'-' * 5000}1", "\ud800", "\0"])
-def test_what_has_no_normal_form_is_told_from_nothing(source):
+def test_what_has_no_normal_form_is_distinguished_from_nothing(source):
     assert normal_form(source, []) is None
     assert same_program(source, ORIGINAL, ["f"])
 

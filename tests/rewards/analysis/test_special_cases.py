@@ -141,7 +141,7 @@ def test_honest_constants_are_no_special_cases(source, inputs):
         ("print(1)", False),
     ],
 )
-def test_looking_up_is_told_from_computing(source, expected):
+def test_looking_up_is_distinguished_from_computing(source, expected):
     assert only_looks_up(ast.parse(source)) is expected
 
 

@@ -277,7 +277,7 @@ def test_steps_inside_a_program_are_those_of_the_turn_that_is_the_answer():
     assert found.spans.tolist() == [[13, 18], [19, 24]]
 
 
-async def test_resampling_goes_on_from_the_generated_tokens_and_counts_what_it_writes():
+async def test_resampling_continues_from_the_generated_tokens_and_counts_what_it_writes():
     given = []
 
     async def continue_prefix(prefix, draw):
@@ -436,7 +436,7 @@ def test_what_a_step_leaves_of_its_budget_is_not_for_later_steps():
     assert credited(*[1] * 9, 2) == [1, 1]
 
 
-async def test_a_worker_full_of_waiting_samples_lets_further_ones_go_on(monkeypatch):
+async def test_a_worker_full_of_waiting_samples_lets_further_ones_continue(monkeypatch):
     monkeypatch.setattr("rewards.counterfactual.service._WAITING", 2)
     credits = CreditService(Plan(), GroupBoard(8, patience=1e9), has_advantage=differ)
     waiting = [asyncio.create_task(credits.credit(sample(number), TOKENIZER, Judge())) for number in range(2)]

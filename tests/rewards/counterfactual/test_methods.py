@@ -87,7 +87,7 @@ def all_right(text: str) -> Outcome:
     return Outcome(float(all(right(text))))
 
 
-def test_a_wrong_step_is_told_by_a_sibling_that_passed_where_deleting_it_shows_nothing():
+def test_a_sibling_that_passed_reveals_a_wrong_step_where_deleting_it_shows_nothing():
     wrong, passed = program(1, 1, 5, 1), program(1, 1, 1, 1)
     alone = credits_of(wrong, [wrong, passed], all_right, budget=8)
     assert alone.values == [0, 0, 0, 0]
@@ -106,7 +106,7 @@ def test_a_wrong_step_without_which_the_rest_breaks_is_wrong_all_the_same():
     assert credits_of(solution, [passed], judge, methods=("delete", "replace")).values == [-0.5, 0.0]
 
 
-def test_a_harmful_line_of_its_own_is_told_by_deleting_it():
+def test_deleting_a_harmful_line_reveals_it():
     solution, passed = program(1, 1, 1, 1) + "\nz = 0", program(1, 1, 1, 1)
 
     def judge(text: str) -> Outcome:

@@ -68,7 +68,7 @@ async def test_a_failing_visible_test_is_no_special_casing():
 
 
 @pytest.mark.parametrize("original", ["def f(x)", "x = 1\n" * 3_000])
-def test_an_original_that_nothing_can_be_told_from_is_refused(original):
+def test_an_original_that_nothing_can_be_distinguished_from_is_refused(original):
     with pytest.raises((ValidationError, SyntaxError)):
         RefactorTruth(tests=["assert f(1)"], original=original)
 

@@ -124,7 +124,7 @@ def test_several_adapters_each_add_to_their_own_tokens():
         torch.testing.assert_close(whole[rows], alone(OneAdapterPunicaWrapper)[rows], rtol=1e-5, atol=1e-5)
 
 
-def test_each_batch_sets_the_adapter_anew():
+def test_each_batch_sets_the_adapter_again():
     served = wrapper(OneAdapterPunicaWrapper, [7, 7], 2, prefill=True)
     found = []
     for adapters in ([9, 9], [7, 9], [0], [7]):

@@ -160,7 +160,7 @@ async def test_a_receiver_that_never_comes_is_reported(monkeypatch: pytest.Monke
         await senders[0].send_weights(iter(weights().items()), 1)
 
 
-async def test_a_receiver_without_a_sender_on_its_machine_is_told():
+async def test_a_receiver_without_a_sender_on_its_machine_is_reported():
     senders, (receiver,) = engines(1)
     senders[0].finalize()
     with pytest.raises(WeightTransferError, match="needs engines and trainer on one machine"):

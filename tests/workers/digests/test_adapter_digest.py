@@ -134,7 +134,7 @@ async def test_all_weights_are_only_sent(caplog: pytest.LogCaptureFixture):
 
 
 @pytest.mark.asyncio
-async def test_an_adapter_that_cannot_be_compared_is_sent_and_told_once(caplog: pytest.LogCaptureFixture):
+async def test_an_adapter_that_cannot_be_compared_is_sent_and_reported_once(caplog: pytest.LogCaptureFixture):
     other = adapter(0) | {"embed_tokens.lora_embedding_A": torch.ones(2, 2)}
     await sent(Receiver(), other, loads=False)
     await sent(Receiver(), other, loads=False)

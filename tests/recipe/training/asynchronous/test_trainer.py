@@ -161,7 +161,7 @@ def test_a_restart_clears_the_samples_that_its_checkpoints_step_was_trained_on(m
     assert cleared == [["a_0_0", "a_1_0"]]
 
 
-def test_sigterm_saves_a_checkpoint_before_the_engines_go_on(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+def test_sigterm_saves_a_checkpoint_before_the_engines_continue(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     made, events = trainer(), list[str]()
     made.total_training_steps = 3
     made.run_directory = RunDirectory.prepare(str(tmp_path), "quickstart", "r")
