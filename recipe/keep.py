@@ -32,7 +32,8 @@ from recipe.runtime.console import program
 # Metrics that no table reads; they make up most of a row. Some repeat others: `actor/loss` is pg_loss and penalties.
 LEFT_OUT = (
     "actor/grad_norm", "actor/loss", "actor/perf", "actor/pg_loss", "actor/ppo_kl",
-    "actor/projection/gradient_norm", "actor/projection/module_cosine", "actor/projection/pair_cosine",
+    "actor/projection/displacement_norm", "actor/projection/gradient_norm", "actor/projection/module_cosine",
+    "actor/projection/pair_cosine",
     "actor/lr", "credit/abs_mean", "credit/busy_seconds", "credit/cache_hit_share", "credit/entropy",
     "credit/held_share", "credit/mean", "credit/replay_seconds", "credit/shared_share", "credit/token_share",
     "credit/unparsable_share",
@@ -46,8 +47,8 @@ STEP_TIME = "timing_s/step"
 """The one time that tables read."""
 # Measured quantities whose last digits are noise, and most of a file's bytes.
 COARSE = (
-    "actor/entropy", "actor/projection/cosine", "actor/projection/displacement_norm",
-    "actor/projection/multiplier", "actor/projection/predicted_change", "actor/projection/split_half_cosine",
+    "actor/entropy", "actor/projection/cosine", "actor/projection/multiplier", "actor/projection/predicted_change",
+    "actor/projection/split_half_cosine",
     "credit/advantage_shift", "credit/valid_share", "reward/sandbox_seconds", STEP_TIME,
 )  # fmt: skip
 EVENTS = ("start", "end", general.EVENT)
