@@ -62,12 +62,13 @@ def shaped_by_credit(
     credit: CreditSettings,
     step: int,
     log_probs: torch.Tensor | None = None,
+    relative: bool = False,
 ) -> tuple[list[torch.Tensor], dict[str, float]]:
     """Advantages of each sample, shaped by its credits, and the metrics of the shaping.
 
     advantages, response_mask: jagged (B, T of each sample). uids: the group of each sample. step: training step, so
     that a random control draws differently in each. log_probs: jagged, of the tokens under the policy that sampled
-    them; for `max_probability` only.
+    them; for `max_probability` only. relative: the algorithm compares scores within groups (`shape_advantages`).
     """
     mask = response_mask.to_padded_tensor(0)
     samples = [SampleCredit.of_info(info) for info in infos]
@@ -88,6 +89,7 @@ def shaped_by_credit(
             *tensors, strength=credit.strength, mapping=credit.mapping, normalization=credit.normalization,
             tolerance=credit.tolerance, groups=torch.tensor([numbers[uid] for uid in uids]), step_keys=keys,
             rewards=pass_ratios(infos), min_valid=credit.min_valid, zero_advantage=credit.zero_advantage,
+            relative=relative,
         )  # fmt: skip
     rows = [row[: len(tokens)] for row, tokens in zip(shaped, advantages.unbind(), strict=True)]
     return rows, statistics | replay_metrics(samples)

@@ -85,15 +85,19 @@ class GroupBoard:
 GROUP_RELATIVE = ("grpo", "grpo_vectorized", "rloo", "rloo_vectorized", "opo", "gpg")
 
 
+def is_relative(algorithm: Any) -> bool:
+    """Whether the scores of a group alone decide its advantages. algorithm: verl's config group of that name."""
+    return algorithm.adv_estimator in GROUP_RELATIVE and not algorithm.use_kl_in_reward
+
+
 def group_advantage(algorithm: Any) -> GroupAdvantage | None:
     """The rule of a run's estimator; None if the scores of the group alone do not decide.
 
     algorithm: verl's config group of that name. With a KL penalty in the reward, samples with equal scores differ.
     """
-    name = algorithm.adv_estimator
-    if name not in GROUP_RELATIVE or algorithm.use_kl_in_reward:
+    if not is_relative(algorithm):
         return None
-    estimator = get_adv_estimator_fn(name)
+    estimator = get_adv_estimator_fn(algorithm.adv_estimator)
 
     def has_advantage(scores: Sequence[float]) -> bool:
         if len(set(scores)) != 1:

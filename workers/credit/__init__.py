@@ -28,7 +28,7 @@ from workers.choices import MAPPINGS, NORMALIZATIONS
 from workers.credit.ablation import ablated
 from workers.credit.checks import check_choice, check_numbers, check_shapes
 from workers.credit.contrast import CreditContrast, within_response
-from workers.credit.mapping import balance, group_scales, shifts, sign_safe
+from workers.credit.mapping import balance, group_scales, shared_level, shifts, sign_safe
 from workers.credit.sibling_contrast import against_siblings
 from workers.credit.states import state_advantages
 from workers.credit.statistics import statistics
@@ -55,6 +55,7 @@ def shape_advantages(
     rewards: Tensor | None = None,
     min_valid: int = 2,
     zero_advantage: bool = False,
+    relative: bool = False,
 ) -> tuple[Tensor, dict[str, float]]:
     """Token advantages shifted towards the steps that earned the reward, and the metrics of the batch.
 
@@ -77,6 +78,8 @@ def shape_advantages(
             the sign of responses without advantage.
         min_valid: number of credits that a contrast needs, in the response or of a key, >= 2.
         zero_advantage: also shift the advantages of responses (``siblings``: of groups) whose own advantage is 0.
+        relative: the algorithm compares scores within groups, so an advantage that all responses of a group share is
+            the rounding of their mean, and counts as 0.
 
     Returns:
         Advantages (B, T), a new tensor, and metrics of this batch (`workers.credit.statistics`).
@@ -88,7 +91,7 @@ def shape_advantages(
     check_choice("mapping", mapping, MAPPINGS)
     check_choice("normalization", normalization, NORMALIZATIONS)
     check_numbers(strength, tolerance, min_valid)
-    batch = _CreditBatch.of(advantages, credits, step_ids, response_mask, groups)
+    batch = _CreditBatch.of(advantages, credits, step_ids, response_mask, groups, relative)
     contrast = _compared(batch, normalization, tolerance, min_valid, step_keys, rewards)
     open_B = _with_advantage(batch, normalization) | zero_advantage
     causes = _causes_of_fallback(batch, contrast, open_B, tolerance)
@@ -105,24 +108,33 @@ class _CreditBatch:
     """The inputs that all parts share.
 
     in_response: (B, T) trained tokens. tokens_B_K1: tokens of no step, then of each step. credits_B_K: double, NaN
-    without a credit or a token. group_B: numbers of the groups, from 0; `grouped`: whether they were given.
+    without a credit or a token. level_B: mean advantage of each response. group_B: numbers of the groups, from 0;
+    `grouped`: whether they were given. rounded_B: whether the response's advantage is only rounding.
     """
 
     advantages: Tensor
     in_response: Tensor
     tokens_B_K1: Tensor
     credits_B_K: Tensor
+    level_B: Tensor
     group_B: Tensor
     grouped: bool
+    rounded_B: Tensor
 
     @property
     def tokens_B_K(self) -> Tensor:
         return self.tokens_B_K1[:, 1:]
 
+    @property
+    def answered_B(self) -> Tensor:
+        """Whether a response has tokens."""
+        return self.tokens_B_K1.sum(1) > 0
+
     @staticmethod
     def of(
-        advantages: Tensor, credits: Tensor, step_ids: Tensor, response_mask: Tensor, groups: Tensor | None
-    ) -> "_CreditBatch":
+        advantages: Tensor, credits: Tensor, step_ids: Tensor, response_mask: Tensor, groups: Tensor | None,
+        relative: bool,
+    ) -> "_CreditBatch":  # fmt: skip
         """From what the caller passes."""
         in_response = response_mask != 0
         tokens_B_K1 = count_tokens(step_ids, in_response, credits.shape[1])
@@ -130,7 +142,13 @@ class _CreditBatch:
         group_B = torch.arange(len(advantages), device=advantages.device)
         if groups is not None:
             group_B = groups.unique(return_inverse=True)[1]
-        return _CreditBatch(advantages, in_response, tokens_B_K1, credits_B_K, group_B, groups is not None)
+        length_B = tokens_B_K1.sum(1)
+        level_B = mean_advantages(advantages, in_response, length_B)
+        rounded_B = shared_level(level_B, length_B > 0, group_B) & relative
+        level_B = level_B.masked_fill(rounded_B, 0.0)
+        return _CreditBatch(
+            advantages, in_response, tokens_B_K1, credits_B_K, level_B, group_B, groups is not None, rounded_B
+        )
 
 
 def _compared(
@@ -153,7 +171,7 @@ def _compared(
 
 def _with_advantage(batch: _CreditBatch, normalization: str) -> Tensor:
     """(B,) whether a response has an advantage other than 0; with ``siblings``, whether one of its group has."""
-    open_B = has_advantage(batch.advantages, batch.in_response)
+    open_B = has_advantage(batch.advantages, batch.in_response) & ~batch.rounded_B
     if normalization != "siblings":
         return open_B
     return torch.zeros_like(batch.group_B).index_add(0, batch.group_B, open_B.long())[batch.group_B] > 0
@@ -189,10 +207,9 @@ def _mapped(
     """
     if mapping is None:
         return strength * contrast.u, {}
-    length_B = batch.tokens_B_K1.sum(1)
-    level_B = mean_advantages(batch.advantages, batch.in_response, length_B)
-    scale_B = group_scales(level_B, length_B > 0, batch.group_B)
-    balance_B_K = balance(level_B, length_B > 0, batch.group_B, contrast)
+    level_B, answered_B = batch.level_B, batch.answered_B
+    scale_B = group_scales(level_B, answered_B, batch.group_B)
+    balance_B_K = balance(level_B, answered_B, batch.group_B, contrast)
     shift_B_K = shifts(mapping, contrast, level_B, scale_B, balance_B_K, strength)
     shift_B_K, held_B_K = sign_safe(shift_B_K, level_B, contrast.u, batch.credits_B_K, rewards)
     return shift_B_K, {"shared_share": contrast.shared, "held_share": held_B_K & ~fallback_B_1}

@@ -43,6 +43,20 @@ def group_scales(level_B: Tensor, answered_B: Tensor, group_B: Tensor) -> Tensor
     return torch.where(mean_G > 0, mean_G, of_others).sqrt()[group_B]
 
 
+def shared_level(level_B: Tensor, answered_B: Tensor, group_B: Tensor) -> Tensor:
+    """Whether all responses of a group, two or more, have the same mean advantage (B,).
+
+    In single precision the mean of equal scores can differ from them, and GRPO divides the difference by 1e-6: eight
+    scores of 0.7 have advantages of 0.056. answered_B: whether a response has tokens; else it is not counted.
+    """
+    kept, answered = group_B[answered_B], level_B[answered_B]
+    bounds_G = level_B.new_zeros(int(group_B.max()) + 1)
+    high_G = bounds_G.scatter_reduce(0, kept, answered, "amax", include_self=False)
+    low_G = bounds_G.scatter_reduce(0, kept, answered, "amin", include_self=False)
+    several_G = bounds_G.index_add(0, kept, torch.ones_like(answered)) > 1
+    return ((high_G == low_G) & several_G)[group_B]
+
+
 def shifts(
     mapping: str, contrast: CreditContrast, level_B: Tensor, scale_B: Tensor, balance_B_K: Tensor, strength: float
 ) -> Tensor:

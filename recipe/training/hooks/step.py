@@ -58,6 +58,7 @@ from recipe.training.step_samples import (
     masked_positions,
     reward_infos,
 )
+from rewards.counterfactual.groups import is_relative
 from rewards.manager import TRAINED_ON
 from rewards.skills import task_of
 from workers.actor import CpuReadyTrainingWorker, SkillCreditActorRolloutRefWorker
@@ -268,8 +269,9 @@ class SkillCreditHooks(RecordHooks):
         log_probs = fetch(batch, sampled)[sampled] if credit.max_probability < 1.0 else None
         uids = [str(uid) for uid in list(data["uid"])]
         rows, shaping = shaped_by_credit(
-            data["advantages"], data["response_mask"], uids, infos, credit, self.global_steps, log_probs
-        )
+            data["advantages"], data["response_mask"], uids, infos, credit, self.global_steps, log_probs,
+            is_relative(self.config.algorithm),
+        )  # fmt: skip
         metrics.update(shaping)
         fields = TensorDict({"advantages": jagged(rows)}, batch_size=len(rows))
         return tq.kv_batch_put(keys=batch.keys, partition_id=batch.partition_id, fields=fields)

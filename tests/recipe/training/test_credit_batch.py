@@ -287,3 +287,29 @@ def test_credit_shares_out_the_advantages_of_verls_other_estimators_as_those_of_
     assert torch.allclose(found[same_sign], of_grpo[same_sign], atol=1e-3)
     assert same_sign.sum() >= 6
     assert (found[:, 0] - found[:, 2]).abs().max() > 0.1
+
+
+@pytest.mark.parametrize("score", [0.7, 5 / 7, 1 / 3, 0.1])
+@pytest.mark.parametrize("mapping", ["add", "scale", "redistribute"])
+def test_a_group_of_equal_scores_has_no_advantage_but_the_rounding_of_their_mean(score: float, mapping: str):
+    """verl's GRPO divides that rounding by 1e-6: eight scores of 0.7 get 0.056 each, which is no signal."""
+    credits = [0.3, 0.0] * 4 + [1.0, 0.0] * 4
+    keys = [f"{name}:k" for name in ["a"] * 8 + ["b"] * 8]
+
+    def shifts(equal: float, relative: bool) -> list[float]:
+        scores = torch.tensor([equal] * 8 + [1.0, 0.0] * 4)
+        index = np.array(["a"] * 8 + ["b"] * 8)
+        plain, _ = compute_grpo_outcome_advantage(scores[:, None], torch.ones(16, 1), index)
+        infos = [
+            info([value], [0], keys=(key,)) | {"pass_ratio": float(ratio)}
+            for value, key, ratio in zip(credits, keys, scores, strict=True)
+        ]
+        settings = CreditSettings(kind="counterfactual", mapping=mapping)
+        rows, _ = shaped_by_credit(
+            jagged(list(plain)), jagged([torch.ones(1)] * 16), list(index), infos, settings, 1, relative=relative
+        )
+        return (torch.cat(rows) - plain[:, 0])[:8].tolist()
+
+    assert shifts(score, relative=True) == pytest.approx(shifts(0.5, relative=True), abs=1e-6)
+    assert max(map(abs, shifts(score, relative=True))) > 0.1
+    assert max(map(abs, shifts(score, relative=False))) < 0.1  # another estimator's equal advantages are a signal
