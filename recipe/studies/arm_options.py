@@ -12,7 +12,7 @@ STRENGTHS = {
     "ewc": ("penalty.strength", "1000.0,10000.0,100000.0"),
     "l2": ("penalty.strength", "0.01,0.1,1.0"),
     "replay": ("protocol.replay_share", "0.25,0.5,0.75"),
-    "rehearsal": ("penalty.strength", "0.03,0.1,0.3"),
+    "rehearsal": ("penalty.strength", "0.1,0.3,1.0"),
     "qp_solutions": ("projection.epsilon", "0.0,0.003,0.01"),
     "closed_loop": ("projection.epsilon", "0.01,0.03,0.1"),
 }
