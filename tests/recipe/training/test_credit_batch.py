@@ -19,7 +19,7 @@ from recipe.training.credit_batch import (
 )
 from recipe.training.step_samples import jagged
 from rewards.sample_credit import SampleCredit
-from workers.choices import Ablation, Mapping
+from workers.choices import Ablation, CreditMapping
 from workers.credit import shape_advantages
 
 
@@ -291,7 +291,7 @@ def test_credit_shares_out_the_advantages_of_verls_other_estimators_as_those_of_
 
 @pytest.mark.parametrize("score", [0.7, 5 / 7, 1 / 3, 0.1])
 @pytest.mark.parametrize("mapping", ["add", "scale", "redistribute"])
-def test_a_group_of_equal_scores_has_no_advantage_but_the_rounding_of_their_mean(score: float, mapping: Mapping):
+def test_a_group_of_equal_scores_has_no_advantage_but_the_rounding_of_their_mean(score: float, mapping: CreditMapping):
     """verl's GRPO divides that rounding by 1e-6: eight scores of 0.7 get 0.056 each, which is no signal."""
     credits = [0.3, 0.0] * 4 + [1.0, 0.0] * 4
     keys = [f"{name}:k" for name in ["a"] * 8 + ["b"] * 8]
