@@ -341,7 +341,7 @@ VERIFIED = {"verify": True, "constraint_source": "solutions"}
         ({"closed_loop": True, "epsilon_kind": "cosine"}, "closed_loop and verify count in units of J"),
         ({**VERIFIED, "epsilon_kind": "cosine"}, "count in units of J"),
         ({**VERIFIED, "space": "gradient"}, "count in units of J"),
-        ({"closed_loop": True, "control": "random_signs"}, "nothing back"),
+        ({"closed_loop": True, "control": "random_signs"}, "cannot recover lost skill"),
         ({"closed_loop": True, "method": "pcgrad"}, "does not support slack"),
         ({"verify": True}, "needs anchor sets of solutions"),
         ({"verify": True, "constraint_source": "both", "method": "measure"}, "changes none"),
