@@ -4,6 +4,8 @@ from collections.abc import Iterable
 
 from recipe.studies.steps import CommandFailed, Stopped
 
+Overrides = tuple[str, ...]
+
 ARM, SEED = "${hydra:runtime.choices.arm}", "s${data.seed}"
 RATE, SAMPLES = "actor_rollout_ref.actor.optim.lr", "actor_rollout_ref.rollout.n"
 
@@ -32,12 +34,12 @@ def known(what: str, given: Iterable[str], valid: Iterable[str]) -> list[str]:
     return words
 
 
-def alone(skill: str) -> tuple[str, ...]:
+def alone(skill: str) -> Overrides:
     """Overrides of GRPO on one skill for a stage's updates."""
     return "arm=grpo", f"protocol.skill_sequence=[{skill}]"
 
 
-def mixed(updates: int) -> tuple[str, ...]:
+def mixed(updates: int) -> Overrides:
     """Overrides of a run whose batches hold all skills."""
     return "protocol=mixed", "protocol.every_skill=true", f"trainer.total_training_steps={updates}"
 

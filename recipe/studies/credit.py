@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from recipe.runtime.options import CreditOptions
-from recipe.studies.arm_options import ARM, RATE, SAMPLES, SEED, known, listed, stop_if_a_run_failed
+from recipe.studies.arm_options import ARM, RATE, SAMPLES, SEED, Overrides, known, listed, stop_if_a_run_failed
 from recipe.studies.coding import start_with_second_turns
 from recipe.studies.files import MICRO_ROWS, stated
 from recipe.studies.steps import MadeWith, Steps, Stopped
@@ -28,8 +28,6 @@ LONGER_RATES = {"credit": "2.0e-3", "grpo": "2.0e-3"}
 BLOCK, BLOCKS = "16", "8"
 """Samples that its tables put together, and blocks whose mean has to reach an accuracy: 128 samples."""
 
-Overrides = tuple[str, ...]
-
 
 @dataclass(frozen=True)
 class CreditTask:
@@ -41,12 +39,12 @@ class CreditTask:
     """
 
     data: str
-    start: Overrides
+    start: tuple[str, ...]
     arms: str
     seeds: str
-    contrasts: Overrides
+    contrasts: tuple[str, ...]
     reach: str
-    goal: Overrides = ("--window", "16")
+    goal: tuple[str, ...] = ("--window", "16")
     own: Mapping[str, tuple[str, str]] = field(default_factory=dict)
 
 

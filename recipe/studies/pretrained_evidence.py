@@ -19,6 +19,7 @@ from recipe.studies.arm_options import (
     SAMPLES,
     SEED,
     STRENGTHS,
+    Overrides,
     known,
     stop_if_a_run_failed,
     tuning_runs,
@@ -43,8 +44,6 @@ TEXT_COMMIT, HELD_OUT = "c567f3fca23f8eb5521ceb032a321882dd207162", "data/held_o
 """Text of our own, which no row of the suite holds: docs/ as it was before these studies changed it."""
 HELD_OUT_BLOCKS = "24"  # of 512 tokens
 
-Overrides = tuple[str, ...]
-
 
 @dataclass(frozen=True)
 class Stage:
@@ -56,11 +55,11 @@ class Stage:
 
     experiment: str
     data: str
-    skills: Overrides
+    skills: tuple[str, ...]
     arms: str
     seeds: str
     runs: Callable[["Stage", Steps[PretrainedEvidenceOptions], Overrides], list[Overrides]]
-    reports: tuple[Overrides, ...]
+    reports: tuple[tuple[str, ...], ...]
     own_rates: bool = False
     validated: str = "val"
 
@@ -219,7 +218,7 @@ def _with_kept(steps: Steps[PretrainedEvidenceOptions], title: str) -> Steps[Pre
     return steps.changed(kept=str(Path(kept, f"{title}.jsonl.xz"))) if kept else steps
 
 
-def _expected(stage: str, chosen: Stage, steps: Steps[PretrainedEvidenceOptions], named: Overrides) -> Overrides:
+def _expected(stage: str, chosen: Stage, steps: Steps[PretrainedEvidenceOptions], named: Overrides) -> tuple[str, ...]:
     """Options of a report: the arms and repeats that should have runs, and which arms lack their tuning."""
     if stage in TUNING:
         return ()
