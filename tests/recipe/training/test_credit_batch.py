@@ -297,7 +297,7 @@ def test_a_group_of_equal_scores_has_no_advantage_but_the_rounding_of_their_mean
     credits = [0.3, 0.0] * 4 + [1.0, 0.0] * 4
     keys = [f"{name}:k" for name in ["a"] * 8 + ["b"] * 8]
 
-    def shifts(equal: float, relative: bool, **keys: Any) -> list[float]:
+    def shifts(equal: float, relative: bool, **options: Any) -> list[float]:
         scores = torch.tensor([equal] * 8 + [1.0, 0.0] * 4)
         index = np.array(["a"] * 8 + ["b"] * 8)
         plain, _ = compute_grpo_outcome_advantage(scores[:, None], torch.ones(16, 1), index)
@@ -305,7 +305,7 @@ def test_a_group_of_equal_scores_has_no_advantage_but_the_rounding_of_their_mean
             info([value], [0], keys=(key,)) | {"pass_ratio": float(ratio)}
             for value, key, ratio in zip(credits, keys, scores, strict=True)
         ]
-        settings = CreditSettings(kind="counterfactual", mapping=mapping, **keys)
+        settings = CreditSettings(kind="counterfactual", mapping=mapping, **options)
         rows, _ = shaped_by_credit(
             jagged(list(plain)), jagged([torch.ones(1)] * 16), list(index), infos, settings, 1, relative=relative
         )
