@@ -221,10 +221,11 @@ class SkillCreditTrainingWorker(CpuReadyTrainingWorker):
         update.verify(levels, tries)
 
     def _verify(self, update: SafeUpdate) -> None:
-        """After an optimiser step: step back from where a skill's anchor set fell below its line."""
+        """After an optimiser step: correct it, or step back, where a skill's anchor set fell below its line."""
         if update.verification is None or self._measure is None:
             return
-        share = update.verification.after_step(update.start, self._shards(), self._measure)
+        shards = self._shards()
+        share = update.verification.after_step(update.start, shards, self._measure, partial(update.correct, shards))
         if share < 1:
             damp_momentum(self._optimizer(), share)
 

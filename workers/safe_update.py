@@ -12,6 +12,7 @@ from typing import Any
 from torch import Tensor
 
 from workers.displacement import displacement_norm
+from workers.geometry import WITHOUT_SLACK
 from workers.projection import NotFiniteError, Projection, merged, project
 from workers.safety.controls import resigned
 from workers.safety.levels import SkillLevel, lines, relative_noise, slack
@@ -28,13 +29,14 @@ class SafeUpdate:
     gram: inner products of the constraints, None if they are not finite. of_modules: those of each type of module.
     inverse_metric: diagonal of H^-1 for each shard, as of the update's first step; its inner products serve all steps.
     levels: of each constraint at the start, None where unknown. agreements: split-half cosines. noted: metrics of the
-    constraints. last: the last projection, without its vector. verification: None if steps are not verified.
+    constraints. last: the last projection, without its vector. verification: None if steps are not verified. asked: what
+    verification found missing, in units of J: later projections of this update demand it in addition.
 
     Counts of optimiser steps: skipped (with method none: not measured), projected, stalled (almost nothing was left),
     infeasible (no step could satisfy a negative epsilon), violated (the method left a constraint violated).
 
     Memory: start, constraints and one step, S + 2 copies of the trainable shards; Adam's metric is one more, random
-    signs one byte for each element and another step, verification nothing until a step fails: then its displacement.
+    signs one byte for each element and another step, verification the step as the optimiser proposed it.
     """
 
     protection: Protection
@@ -51,16 +53,21 @@ class SafeUpdate:
     noted: dict[str, float] = field(default_factory=dict)
     last: Projection | None = None
     verification: Verification | None = None
+    asked: list[float] = field(default_factory=list)
     skipped: int = 0
     projected: int = 0
     stalled: int = 0
     infeasible: int = 0
     violated: int = 0
     _metric_grams: dict[str, Tensor] = field(default_factory=dict)
+    _proposed: list[Tensor] | None = None  # the optimiser's displacement, where it may be projected again
+    _counts: tuple[int, int, int, int] = (0, 0, 0, 0)  # before the last step: projected, stalled, infeasible, violated
 
     def __post_init__(self) -> None:
         if not self.levels:
             self.levels = [each.level for each in self.protection.constraints]
+        if not self.asked:
+            self.asked = [0.0] * len(self.protection.constraints)
 
     @property
     def anchors(self) -> list[float | None]:
@@ -96,8 +103,8 @@ class SafeUpdate:
     def epsilons(self) -> list[float]:
         """Each constraint's epsilon in units of its gradient's objective; infinite for one that is left out."""
         epsilons = [
-            left / each.unit if self.protection.closed_loop else left
-            for left, each in zip(self.slacks, self.protection.constraints, strict=True)
+            (left - more) / each.unit if self.protection.closed_loop else left - more
+            for left, more, each in zip(self.slacks, self.asked, self.protection.constraints, strict=True)
         ]
         out = self.left_out or [False] * len(epsilons)
         return [math.inf if leave else epsilon for leave, epsilon in zip(out, epsilons, strict=True)]
@@ -123,7 +130,8 @@ class SafeUpdate:
     def verify(self, levels: list[float], tries: int) -> None:
         """Verify this update's steps. levels: of the anchor sets at its start, NaN for a constraint without one."""
         anchors = [math.nan if anchor is None else anchor for anchor in self.anchors]
-        self.verification = Verification(lines(self.budgets, anchors, levels, self.protection.names), levels, tries)
+        promised = lines(self.budgets, anchors, levels, self.protection.names)
+        self.verification = Verification(promised, levels, tries, self.protection.corrections)
 
     def before_step(self, gradients: Sequence[Tensor]) -> bool:
         """In gradient space: change the gradients so that descending them satisfies the constraints.
@@ -145,14 +153,41 @@ class SafeUpdate:
         If the displacement or a gradient is not finite, the whole displacement is undone, and counted. If the optimiser
         did nothing, the parameters stay as they are, even if a negative epsilon asks for gain.
         """
+        self._proposed = None
         if self.protection.space != "displacement":
             return
         if min(self.epsilons) < 0 and displacement_norm(self.start, shards, self.group) == 0:
             return
         step = [(shard - old).contiguous() for shard, old in zip(shards, self.start, strict=True)]
+        if self._correctable:
+            self._proposed = [part.clone() for part in step]
+        self._counts = (self.projected, self.stalled, self.infeasible, self.violated)
         if self._project(step, self.inverse_metric):
-            for shard, old, move in zip(shards, self.start, step, strict=True):
-                shard.copy_(old + move)
+            self._write(shards, step)
+
+    def correct(self, shards: Sequence[Tensor], missing: Sequence[float]) -> bool:
+        """Project the optimiser's last displacement again, with gains that its projection lacked as further demands.
+
+        missing: of each constraint, in units of J. Counts and metrics are then those of this projection. Returns False,
+        and changes nothing, where the step was not projected or its method supports no slack.
+        """
+        if self._proposed is None:
+            return False
+        self.asked = [more + lacked for more, lacked in zip(self.asked, missing, strict=True)]
+        step = [part.clone() for part in self._proposed]
+        self.projected, self.stalled, self.infeasible, self.violated = self._counts
+        self._project(step, self.inverse_metric)
+        self._write(shards, step)
+        return True
+
+    @property
+    def _correctable(self) -> bool:
+        verified = self.verification is not None and self.verification.corrections > 0
+        return verified and self.protection.method not in (*WITHOUT_SLACK, "none")
+
+    def _write(self, shards: Sequence[Tensor], step: Sequence[Tensor]) -> None:
+        for shard, old, move in zip(shards, self.start, step, strict=True):
+            shard.copy_(old + move)
 
     def _project(self, step: list[Tensor], inverse_metric: Sequence[Tensor] | None) -> bool:
         """Project a step in place; return whether it changed."""
@@ -222,7 +257,7 @@ class SafeUpdate:
             in_place=True,
             inverse_metric=inverse_metric,
             noise=self.noises if protection.noise else None,
-            recovery=protection.recovery if protection.closed_loop else math.inf,
+            recovery=protection.recovery if protection.closed_loop or any(self.asked) else math.inf,
         )
         if inverse_metric is not None:
             self._metric_grams[module] = projection.gram

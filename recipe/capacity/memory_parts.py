@@ -75,15 +75,16 @@ def projection(shape: ModelShape, sizes: RunSizes) -> int:
     """S constraint gradients in fp32, the update's start and one step in w bytes (workers/safe_update.py).
 
     The step's memory also serves the gradient of half of a constraint's samples, which is needed only before the step,
-    and the displacement of a step that its anchor sets refuse, which is needed only after it. The anchors' forward pass
-    keeps no activations, and its logits once: less than those of the update, which are counted. Adam's metric is in
-    fp32; random signs take one byte each, and the step before them w.
+    and the displacement of a step that its anchor sets refuse, which is needed only after it; what the optimiser
+    proposed takes w, if it may be projected again. The anchors' forward pass keeps no activations, and its logits once:
+    less than those of the update, which are counted. Adam's metric is in fp32; random signs take one byte each, and the
+    step before them w.
     """
     if not sizes.constraints:
         return 0
     width = sizes.actor.weight_bytes
-    each = 4 * sizes.constraints + 2 * width + 4 * sizes.adam_metric + (1 + width) * sizes.random_signs
-    return _trained(shape, sizes, each)
+    each = 4 * sizes.constraints + (2 + sizes.corrections) * width + 4 * sizes.adam_metric
+    return _trained(shape, sizes, each + (1 + width) * sizes.random_signs)
 
 
 def averages(shape: ModelShape, sizes: RunSizes) -> int:

@@ -88,7 +88,8 @@ class RunSizes(PassSizes):
 
     critic: of its update, as if it were the actor's. constraints: number in the update that protects the most skills.
     averages: constraints averaged over updates.
-    adam_metric, random_signs: whether projection uses them (``projection.metric``, ``projection.control``).
+    adam_metric, random_signs, corrections: whether projection uses them (``projection.metric``, ``projection.control``,
+    ``projection.verify_corrections``).
     shared_prompt: tokens of a prompt that a pass computes once for all samples of its group; 0: once per sample.
     engines_apart: accelerators of engines apart from the trainer's; 0: they share them. kept_weights: copies of the
     weights between the updates of a step (separate_async).
@@ -103,6 +104,7 @@ class RunSizes(PassSizes):
     averages: int
     adam_metric: bool
     random_signs: bool
+    corrections: bool
     penalty: str
     agop_parts: int
     fsdp_size: int
@@ -216,6 +218,7 @@ def read_sizes(config: DictConfig) -> RunSizes:
         averages=len(set().union(*constraints)) if settings.projection.average else 0,
         adam_metric=settings.projection.metric == "adam",
         random_signs=settings.projection.control == "random_signs",
+        corrections=settings.projection.verify and settings.projection.verify_corrections > 0,
         penalty=settings.penalty.kind,
         agop_parts=settings.agop.parts if settings.agop.every else 0,
         fsdp_size=fsdp.fsdp_size,

@@ -13,7 +13,7 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-VERSION = 8
+VERSION = 9
 KEY = "records_version"
 CHECKPOINT_VERSION = 1
 """Of ``checkpoints/model.json``, as `KEY`; release 0.2.0 wrote version 1 without the number."""
@@ -135,6 +135,7 @@ CHANGES: dict[int, SettingsChange] = {
         moved={"penalty.fisher_samples": "penalty.solutions"},
     ),
     8: SettingsChange(added={f"{_JUDGE}.hidden_tests": True}),
+    9: SettingsChange(added={"projection.verify_corrections": 0}),
 }
 
 

@@ -26,6 +26,7 @@ class ProjectionSettings(Group):
     closed_loop: bool = False
     recovery: float = Field(default=0.5, gt=0, le=1)
     verify: bool = False
+    verify_corrections: int = Field(default=3, ge=0, le=20)
     verify_tries: int = Field(default=6, ge=0, le=20)
     anchor_solutions: int = Field(default=16, ge=1, le=16)
     metric: Metric = "euclidean"

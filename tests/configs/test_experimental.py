@@ -25,8 +25,8 @@ AT_DEFAULT = {
     "protocol": ("mixing", "memory_size", "seed", "weight_rate", "weight_trade"),
     "credit": ("skip_equal_groups", "patience", "cache_size", "seed", "tolerance", "min_valid"),
     "projection": (
-        "protected", "recovery", "verify_tries", "anchor_solutions", "solutions_per_protected", "forgetting_margin",
-        "max_protected",
+        "protected", "recovery", "verify_corrections", "verify_tries", "anchor_solutions", "solutions_per_protected",
+        "forgetting_margin", "max_protected",
     ),
     "agents": ("role", "observation_characters", "feedback"),
     "penalty": ("strength", "solutions"),

@@ -282,7 +282,7 @@ class LiveBytes(TorchDispatchMode):
 
 
 @pytest.mark.parametrize(
-    ("arm", "added"), [("qp_solutions", 0), ("closed_loop", 0), ("closed_loop_adam", 4), ("random_gradients", 5)]
+    ("arm", "added"), [("qp_solutions", 0), ("closed_loop", 4), ("closed_loop_adam", 8), ("random_gradients", 5)]
 )
 def test_the_plan_is_what_an_update_allocates(arm: str, added: int) -> None:
     """Forty tensors of 50,000 numbers, so that one more of them at a time is little; the step is refused and undone."""
@@ -295,7 +295,7 @@ def test_the_plan_is_what_an_update_allocates(arm: str, added: int) -> None:
     shards = [parameter.detach() for parameter in parameters]
     constraints = [Constraint(f"{number}", number, []) for number in range(sizes.constraints)]
     with LiveBytes() as live:
-        protection = Protection(constraints, "qp", 0.0, "absolute")
+        protection = Protection(constraints, "qp", 0.0, "absolute", corrections=2 * sizes.corrections)
         update = SafeUpdate(protection, no_gradients(shards, sizes.constraints), snapshot(shards))
         update.signs = random_signs(parameters, 0) if sizes.random_signs else None
         for block in update.constraints:
@@ -303,8 +303,10 @@ def test_the_plan_is_what_an_update_allocates(arm: str, added: int) -> None:
         for shard in shards:
             shard.sub_(0.1)  # in place of an optimiser, whose own memory is another part
         update.inverse_metric = adam_inverse_metric(optimizer, parameters) if sizes.adam_metric else None
+        update.verification = Verification([0.0], [0.0], tries=1, corrections=protection.corrections)
         update.after_step(shards)
-        Verification([0.0], [0.0], tries=1).after_step(update.start, shards, lambda: [-1.0])
+        correct = None if not sizes.corrections else lambda missing: update.correct(shards, missing * sizes.constraints)
+        update.verification.after_step(update.start, shards, lambda: [-1.0], correct)
     assert update.projected == 1
     planned = 2_000_000 * (4 * sizes.constraints + 8 + added)
     assert planned <= live.peak <= 1.06 * planned

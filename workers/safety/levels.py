@@ -84,6 +84,11 @@ def holds(levels: Sequence[float], floors: Sequence[float]) -> bool:
     return all(floor == -math.inf or level >= floor for level, floor in zip(levels, floors, strict=True))
 
 
+def shortfalls(levels: Sequence[float], floors: Sequence[float]) -> list[float]:
+    """How far each level is below its floor, in units of J; 0 for one at its floor or above, or that is no number."""
+    return [floor - level if level < floor else 0.0 for level, floor in zip(levels, floors, strict=True)]
+
+
 def largest_share(allowed: Callable[[float], bool], tries: int) -> float:
     """The largest share in [0, 1) of a step that `allowed` accepts among `tries` bisections; 0: the step is undone.
 

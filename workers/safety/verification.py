@@ -1,7 +1,11 @@
-"""Verify a step on the anchor sets, and step back where a skill fell below its line.
+"""Verify a step on the anchor sets; correct it, or step back, where a skill fell below its line.
 
 The promise is then about what the step did, not about its first order. One forward pass over all anchor sets per try;
 levels are summed over the ranks and their minimum is shared, so every rank takes the same decision.
+
+Correction: the constraints are linear and a level is not, so the nearest step to a line ends below it by the curvature.
+Such a step is projected again with what it lacked as a further demand, before any of it is given up: the second-order
+correction of sequential quadratic programming (Nocedal & Wright, Numerical Optimization, 18.3).
 
 Optimiser state: the first moment (`exp_avg`, `momentum_buffer`) is multiplied by the share of the step that remains,
 so that momentum does not press on what was refused; with an undone step it restarts at 0. The second moment and the
@@ -17,12 +21,16 @@ import torch
 from torch import Tensor
 
 from workers.displacement import local_shard
-from workers.safety.levels import floors, holds, largest_share
+from workers.safety.levels import floors, holds, largest_share, shortfalls
 from workers.solution_store import StoredSolution
 
 FIRST_MOMENTS = ("exp_avg", "momentum_buffer")
+OVERSHOOT = 1.5
+"""What a correction asks for, in what the step lacked: it makes the step longer, and so its curvature larger."""
 
 Measure = Callable[[], list[float]]
+Correct = Callable[[list[float]], bool]
+"""Projects the step again with these further gains (units of J) as demands; False: there is nothing to project."""
 
 
 @dataclass
@@ -30,21 +38,23 @@ class Verification:
     """Verified steps of one update.
 
     lines: what was promised each anchor set. before: levels at the start of the update. tries: bisections of a step
-    that went too far.
+    that went too far. corrections: projections of such a step before that.
 
     floors: the least level that each may end with. levels: those of the state that was accepted last. margins: the
     least level - line of each over the update's steps. kept: share of the last step that remains. Counts of steps:
-    verified, shrunk, undone.
+    verified, corrected (and then kept whole), shrunk, undone.
     """
 
     lines: Sequence[float]
     before: list[float]
     tries: int
+    corrections: int = 0
     floors: list[float] = field(init=False)
     levels: list[float] = field(init=False)
     margins: list[float] = field(init=False)
     kept: float = 1.0
     verified: int = 0
+    corrected: int = 0
     shrunk: int = 0
     undone: int = 0
 
@@ -58,8 +68,8 @@ class Verification:
 
         ``verified_margin``: the least level - line of all steps.
         """
-        counts = {"verified": self.verified, "shrunk": self.shrunk, "undone": self.undone}
-        numbers = {f"projection/{name}_steps": float(count) for name, count in counts.items()}
+        counts = ("verified", "corrected", "shrunk", "undone")
+        numbers = {f"projection/{name}_steps": float(getattr(self, name)) for name in counts}
         numbers["projection/kept_share"] = self.kept
         rows = zip(names, self.levels, self.lines, self.floors, self.margins, strict=True)
         for name, level, line, floor, margin in rows:
@@ -68,20 +78,26 @@ class Verification:
                 numbers |= {f"projection/{key}/{name}": value for key, value in values.items()}
         return numbers
 
-    def after_step(self, start: Sequence[Tensor], shards: Sequence[Tensor], measure: Measure) -> float:
-        """Verify the parameters, shrink their displacement from `start` if they fail; return the share that remains.
+    def after_step(
+        self, start: Sequence[Tensor], shards: Sequence[Tensor], measure: Measure, correct: Correct | None = None
+    ) -> float:
+        """Verify the parameters; if they fail correct or shrink their displacement from `start`; return the share left.
 
         With a share of 0 the parameters are those of the start, bit for bit. Uses one copy of the parameters, and only
         where the step fails.
         """
         self.verified += any(line > -math.inf for line in self.lines)  # without an anchor nothing is promised
-        share = self._accepted_share(start, shards, measure)
+        share = self._accepted_share(start, shards, measure, correct)
         margins = [level - line for level, line in zip(self.levels, self.lines, strict=True)]
         self.margins = [min(pair) for pair in zip(self.margins, margins, strict=True)]
         return share
 
-    def _accepted_share(self, start: Sequence[Tensor], shards: Sequence[Tensor], measure: Measure) -> float:
+    def _accepted_share(
+        self, start: Sequence[Tensor], shards: Sequence[Tensor], measure: Measure, correct: Correct | None
+    ) -> float:
         levels = measure()
+        if not holds(levels, self.floors) and correct is not None:
+            levels = self._corrected(levels, measure, correct)
         if holds(levels, self.floors):
             self.levels, self.kept = levels, 1.0
             return 1.0
@@ -100,6 +116,16 @@ class Verification:
         self.undone += share == 0
         self.kept = share
         return share
+
+    def _corrected(self, levels: list[float], measure: Measure, correct: Correct) -> list[float]:
+        """Levels after at most `corrections` corrections of a step that failed with these; damage is not corrected."""
+        for _ in range(self.corrections):
+            missing = shortfalls(levels, self.floors)
+            if not any(missing) or not all(map(math.isfinite, missing)) or not correct([OVERSHOOT * m for m in missing]):
+                break
+            levels = measure()
+        self.corrected += holds(levels, self.floors)
+        return levels
 
 
 def _write(shards: Sequence[Tensor], start: Sequence[Tensor], step: Sequence[Tensor], share: float) -> None:

@@ -1,6 +1,7 @@
 """The promise as a law on small networks: no verified step ends below its line, whatever the optimiser did."""
 
 import math
+from functools import partial
 
 import pytest
 import torch
@@ -47,6 +48,7 @@ def updated(network: SmallNetwork, optimizer, anchors: list[float], epsilon: flo
         Constraint(f"skill{skill}", skill, [], anchor=anchors[skill], level=level)
         for skill, level in enumerate(network.levels())
     ]
+    options = {"corrections": 3} | options
     protection = Protection(constraints, "qp", epsilon, "absolute", closed_loop=True, tries=5, **options)
     names = ["first", "first", "last", "last"]
     update = SafeUpdate(protection, network.constraints(), snapshot(network.shards), modules=names)
@@ -60,7 +62,8 @@ def updated(network: SmallNetwork, optimizer, anchors: list[float], epsilon: flo
         if options.get("metric") == "adam" and update.inverse_metric is None:
             update.inverse_metric = adam_inverse_metric(optimizer, list(network.net.parameters()))
         update.after_step(network.shards)
-        share = update.verification.after_step(update.start, network.shards, network.levels)
+        correct = partial(update.correct, network.shards)
+        share = update.verification.after_step(update.start, network.shards, network.levels, correct)
         damp_momentum(optimizer, share)
     return update
 
@@ -82,6 +85,66 @@ def test_in_no_step_does_a_level_end_below_its_line(seed: int, epsilon: float, r
         levels = network.levels()
         assert all(level >= anchor - epsilon - 1e-12 for level, anchor in zip(levels, anchors, strict=True))
         assert list(update.accepted.values()) == levels
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 0.03])
+def test_with_corrections_few_steps_are_undone_and_the_target_is_learned(epsilon: float):
+    """At its line a loop has steps that curve below it: undoing them keeps the promise and learns little."""
+    undone, learned = {}, {}
+    for corrections in (0, 1):
+        undone[corrections] = learned[corrections] = 0.0
+        for seed in range(3):
+            network = SmallNetwork(seed)
+            optimizer, anchors = torch.optim.AdamW(network.net.parameters(), lr=0.03), network.levels()
+            before = network.level(SKILLS).item()
+            for _ in range(20):
+                update = updated(network, optimizer, anchors, epsilon, corrections=corrections)
+                assert update.verification is not None
+                undone[corrections] += update.verification.undone / (3 * 20 * 2)
+            learned[corrections] += (network.level(SKILLS).item() - before) / 3
+    assert undone[0] > 0.4
+    assert undone[1] <= 0.02
+    assert learned[1] > 2 * learned[0]
+
+
+def test_a_correction_asks_for_half_as_much_again_as_the_step_lacked_by_hand():
+    """J = -x - y^2 from the origin; the optimiser proposes (1, 0.2), and J may fall by 0.5."""
+    shards, start = [torch.tensor([1.0, 0.2])], [torch.zeros(2)]
+    constraint = Constraint("a", 0, [], anchor=0.0, level=0.0)
+    protection = Protection([constraint], "qp", 0.5, "absolute", closed_loop=True, tries=2, corrections=2)
+    update = SafeUpdate(protection, [torch.tensor([[-1.0, 0.0]])], start)
+    update.verify([0.0], tries=2)
+    verification = update.verification
+    assert verification is not None
+    update.after_step(shards)
+    torch.testing.assert_close(shards[0], torch.tensor([0.5, 0.2]))
+    share = verification.after_step(
+        start,
+        shards,
+        lambda: [-float(shards[0][0]) - float(shards[0][1]) ** 2],
+        partial(update.correct, shards),
+    )
+    # 0.04 was missing, so 0.06 is asked for.
+    torch.testing.assert_close(shards[0], torch.tensor([0.44, 0.2]))
+    assert share == 1
+    numbers = update.metrics()
+    assert numbers["projection/corrected_steps"] == numbers["projection/projected_steps"] == 1.0
+    assert numbers["projection/predicted_change/a"] == pytest.approx(-0.44)
+    assert numbers["projection/slack/a"] == 0.5
+    assert numbers["projection/moved"] == pytest.approx(0.56 / math.sqrt(1.04))
+    assert numbers["projection/verified_level/a"] == pytest.approx(-0.48)
+
+
+@pytest.mark.parametrize(("method", "level"), [("pcgrad", -0.7), ("qp", -math.inf), ("qp", math.nan)])
+def test_a_step_is_not_corrected_without_slack_or_with_damaged_weights(method: str, level: float):
+    shards, start = [torch.tensor([1.0])], [torch.zeros(1)]
+    protection = Protection([Constraint("a", 0, [], anchor=0.0)], method, 0.0, "absolute", tries=0, corrections=3)
+    update = SafeUpdate(protection, [torch.tensor([[0.5]])], start)
+    update.verify([0.0], tries=0)
+    assert update.verification is not None
+    update.after_step(shards)
+    assert update.verification.after_step(start, shards, lambda: [level], partial(update.correct, shards)) == 0
+    assert (update.asked, update.verification.corrected, update.verification.undone) == ([0.0], 0, 1)
 
 
 def test_without_verification_the_same_steps_end_below_their_line():
@@ -132,6 +195,7 @@ def test_a_step_is_shrunk_to_the_largest_share_that_keeps_the_line_by_hand():
     assert (share, shards[0].item()) == (0.25, 1.25)
     assert verification.metrics(["a"]) == {
         "projection/verified_steps": 1.0,
+        "projection/corrected_steps": 0.0,
         "projection/shrunk_steps": 1.0,
         "projection/undone_steps": 0.0,
         "projection/kept_share": 0.25,
