@@ -65,6 +65,20 @@ def split_forgetting(halves: ArrayLike) -> Array:
     return found
 
 
+def stage_ends(accuracy: ArrayLike, trained: Stages) -> Array:
+    """Accuracy on each skill after the last stage that trains it (skills,); NaN for a skill that none trains.
+
+    Args:
+        accuracy: (stages, skills).
+        trained: the skills that each stage trains.
+    """
+    matrix = _matrix(accuracy)
+    ends = np.full(matrix.shape[1], np.nan)
+    for row, skills in zip(matrix, _trained(trained, matrix), strict=True):
+        ends[list(skills)] = row[list(skills)]
+    return ends
+
+
 def forward_transfer(accuracy: ArrayLike, initial: ArrayLike, trained: Stages | None = None) -> Array:
     """Accuracy on each skill just before its own stage minus the initial one (skills,).
 

@@ -36,9 +36,10 @@ _PANELS = (
 
 @dataclass(frozen=True)
 class Promise:
-    """Verified optimiser steps of a run: their number, how many were shrunk and undone, and how many of the recorded
-    levels of a skill ended below its line, of how many (an update's lowest). lowest: the least J - line; infinite
-    without any."""
+    """Verified optimiser steps of a run: their number, how many were corrected, shrunk and undone, and how many of the
+    recorded levels of a skill ended below its line, of how many (an update's lowest). lowest: the least J - line;
+    infinite without any. kept: mean share that verification left of an update's last step; NaN if not recorded.
+    without: how often an update had a constraint without an anchor, to which nothing is promised."""
 
     verified: int
     shrunk: int
@@ -46,6 +47,9 @@ class Promise:
     levels: int
     below: int
     lowest: float
+    corrected: int = 0
+    kept: float = math.nan
+    without: int = 0
 
 
 def constraint_names(rows: Sequence[Mapping[str, float]]) -> list[str]:
@@ -56,9 +60,9 @@ def constraint_names(rows: Sequence[Mapping[str, float]]) -> list[str]:
 
 def promise(rows: Sequence[Mapping[str, float]]) -> Promise | None:
     """The promise of a run with these metrics, a row per update; None if it verified no step."""
-    verified, shrunk, undone = (
+    verified, corrected, shrunk, undone = (
         int(sum(value for row in rows if math.isfinite(value := row.get(f"{_METRICS}{name}_steps", 0.0))))
-        for name in ("verified", "shrunk", "undone")
+        for name in ("verified", "corrected", "shrunk", "undone")
     )
     if not verified:
         return None
@@ -70,7 +74,21 @@ def promise(rows: Sequence[Mapping[str, float]]) -> Promise | None:
     ]
     # A level that is no number is below every line.
     below = sum(not margin >= -ROUNDING for margin in margins)
-    return Promise(verified, shrunk, undone, len(margins), below, min(margins, default=float("inf")))
+    norm = f"{_METRICS}gradient_norm/"
+    without = sum(f"{_METRICS}line/{key.removeprefix(norm)}" not in row for row in rows for key in row if norm in key)
+    verifying = [row for row in rows if row.get(f"{_METRICS}verified_steps", 0.0) > 0]
+    kept = [value for row in verifying if math.isfinite(value := row.get(f"{_METRICS}kept_share", math.nan))]
+    return Promise(
+        verified,
+        shrunk,
+        undone,
+        len(margins),
+        below,
+        min(margins, default=float("inf")),
+        corrected,
+        sum(kept) / len(kept) if kept else math.nan,
+        without,
+    )
 
 
 def _margin(row: Mapping[str, float], name: str) -> float:

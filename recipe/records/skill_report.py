@@ -99,6 +99,25 @@ class SkillRecord:
         return float(values.mean()) if len(values) else math.nan
 
     @property
+    def stage_ends(self) -> Array:
+        """Accuracy on each skill as its last stage ends (skills,); NaN where no stage trains it, and in protocol mixed."""
+        if self.trained is None:
+            return np.full(len(self.skills), np.nan)
+        return skill_metrics.stage_ends(self.matrix, self.trained)
+
+    @property
+    def learned(self) -> float:
+        """Mean of `stage_ends` over the skills that a stage trains; NaN in protocol mixed."""
+        ends = self.stage_ends
+        return float(np.nanmean(ends)) if np.isfinite(ends).any() else math.nan
+
+    @property
+    def lost_since_stage(self) -> float:
+        """Mean loss of the skills of earlier stages since their own stage ended: no peak is chosen. NaN without any."""
+        lost = (self.stage_ends - self.matrix[-1])[self.earlier]
+        return float(np.nanmean(lost)) if np.isfinite(lost).any() else math.nan
+
+    @property
     def most_forgotten(self) -> float:
         """Largest forgetting of an earlier skill; NaN without any."""
         values = self.forgetting[self.earlier]
@@ -199,6 +218,8 @@ def measures(record: SkillRecord) -> dict[str, Any]:
         "greedy_average": plain(record.greedy_average),
         "worst_skill": plain(skill_metrics.worst_skill(record.matrix)),
         "new_skill": plain(record.new_skill),
+        "learned": plain(record.learned),
+        "lost_since_stage": plain(record.lost_since_stage),
         "forgetting": plain(record.forgetting),
         "mean_forgetting_of_earlier_skills": plain(record.mean_forgetting),
         "forward_transfer": plain(record.forward_transfer),

@@ -1,8 +1,9 @@
 """Verdicts on the bars of docs/evidence/skill_safe_plan.md, from runs named ``<arm>.<order>.s<seed>``.
 
-A block is a seed, its value the mean of its orders; a seed without a finished run of every order is left out. Printed
-and written to ``bars.md``: one arm's final average minus that of each other (paired t over blocks, Holm over those with
-the confirmatory arms, and each order alone), its forgetting and new skill in each order, and a line per bar.
+A block is a seed, its value the mean of its orders; a seed without a finished run of every order is left out. With
+``--blocks order`` it is a seed in one order, for studies that give each seed one. Printed and written to ``bars.md``:
+one arm's final average minus that of each other (paired t over blocks, Holm over those with the confirmatory arms, and
+each order alone), what it lost and learned in each order, and a line per bar.
 """
 
 import argparse
@@ -37,15 +38,47 @@ LEVEL = 0.05
 
 @dataclass(frozen=True)
 class RunOutcome:
-    """The measures of one run, shares of 1."""
+    """The measures of one run, shares of 1. lost, learned: `SkillRecord.lost_since_stage`, `SkillRecord.learned`."""
 
     average: float
     forgetting: float
     new_skill: float
+    lost: float = math.nan
+    learned: float = math.nan
 
 
 ArmRuns = Mapping[str, Mapping[str, RunOutcome]]
 """Runs of an arm: seed -> order -> outcome."""
+
+
+@dataclass(frozen=True)
+class Study:
+    """The runs of each arm, and what a block is. apart: a seed in one order; else a seed in all orders of the study."""
+
+    arms: Mapping[str, ArmRuns]
+    apart: bool = False
+
+    @property
+    def orders(self) -> list[str]:
+        """Those of all runs."""
+        return sorted({order for own in self.arms.values() for orders in own.values() for order in orders})
+
+    def blocks(self, arm: str, measure: str, order: str | None = None) -> dict[str, float]:
+        """An arm's value in each of its whole blocks that measured it. order: count the runs of this one alone."""
+        orders = self.orders if order is None else [order]
+        groups = [[each] for each in orders] if self.apart else [orders]
+        found = {
+            seed if len(groups) == 1 else f"{seed}, {group[0]}": [getattr(runs[each], measure) for each in group]
+            for group in groups
+            for seed, runs in self.arms.get(arm, {}).items()
+            if {*group} <= {*runs}
+        }
+        return {block: float(np.mean(values)) for block, values in found.items() if all(map(math.isfinite, values))}
+
+    def gains(self, arm: str, against: str, measure: str, order: str | None = None) -> list[float]:
+        """An arm's values minus those of another, over the blocks that both have."""
+        own, other = (self.blocks(name, measure, order) for name in (arm, against))
+        return [own[block] - other[block] for block in sorted(own) if block in other]
 
 
 @dataclass(frozen=True)
@@ -77,47 +110,28 @@ class BarVerdict:
         return f"- {self.bar}: {'not judged' if self.met is None else 'MET' if self.met else 'MISSED'}; {self.text}"
 
 
-def orders_of(arms: Mapping[str, ArmRuns]) -> list[str]:
-    """The orders of a study, those of all of its runs."""
-    return sorted({order for own in arms.values() for orders in own.values() for order in orders})
-
-
-def block_means(own: ArmRuns, measure: str, orders: Sequence[str]) -> dict[str, float]:
-    """An arm's mean over orders for each seed that measured all of them."""
-    found = {
-        seed: [getattr(runs[order], measure) for order in orders] for seed, runs in own.items() if {*orders} <= {*runs}
-    }
-    return {seed: float(np.mean(values)) for seed, values in found.items() if all(map(math.isfinite, values))}
-
-
-def contrast(arms: Mapping[str, ArmRuns], arm: str, against: str, measure: str) -> BlockContrast | None:
+def contrast(study: Study, arm: str, against: str, measure: str) -> BlockContrast | None:
     """The difference of two arms over the blocks that both have; None without such a block."""
-    orders = orders_of(arms)
-    gains = _gains(arms, arm, against, measure, orders)
+    gains = study.gains(arm, against, measure)
     if not gains:
         return None
-    alone = {order: _gains(arms, arm, against, measure, [order]) for order in orders}
+    alone = {order: study.gains(arm, against, measure, order) for order in study.orders}
     by_order = {order: t_interval(values) for order, values in alone.items() if values}
     return BlockContrast(arm, against, measure, len(gains), t_interval(gains), paired_p(gains), by_order)
 
 
-def _gains(arms: Mapping[str, ArmRuns], arm: str, against: str, measure: str, orders: Sequence[str]) -> list[float]:
-    own, other = (block_means(arms.get(name, {}), measure, orders) for name in (arm, against))
-    return [own[seed] - other[seed] for seed in sorted(own) if seed in other]
-
-
-def contrasts(arms: Mapping[str, ArmRuns], arm: str, family: Sequence[str]) -> list[BlockContrast]:
+def contrasts(study: Study, arm: str, family: Sequence[str]) -> list[BlockContrast]:
     """The primary analysis: an arm's final average minus that of each other.
 
     family: arms whose contrasts Holm counts, with runs or without: a study that is not finished is no smaller one.
     """
-    found = [made for other in arms if other != arm and (made := contrast(arms, arm, other, "average"))]
+    found = [made for other in study.arms if other != arm and (made := contrast(study, arm, other, "average"))]
     adjusted = holm([one.p if one.against in family else None for one in found], len(family))
     return [replace(one, holm=p) for one, p in zip(found, adjusted, strict=True)]
 
 
 def verdicts(
-    arms: Mapping[str, ArmRuns],
+    study: Study,
     arm: str,
     plain: str,
     controls: Sequence[str],
@@ -125,19 +139,20 @@ def verdicts(
     family: Sequence[str],
 ) -> list[BarVerdict]:
     """A verdict for each bar. promises: of each run of the arm, None where it verified no step. family: Holm's."""
-    primary = {one.against: one for one in contrasts(arms, arm, family)}
+    primary = {one.against: one for one in contrasts(study, arm, family)}
     return [
-        _forgetting(block_means(arms.get(arm, {}), "forgetting", orders_of(arms))),
-        _new_skill(plain, contrast(arms, arm, plain, "new_skill")),
+        _forgetting("forgetting", study.blocks(arm, "forgetting")),
+        _forgetting("loss since a skill's stage ended", study.blocks(arm, "lost")),
+        _new_skill(plain, contrast(study, arm, plain, "new_skill")),
         *(_ahead(control, primary.get(control)) for control in controls),
         *_promise(promises),
     ]
 
 
-def _forgetting(blocks: Mapping[str, float]) -> BarVerdict:
-    bar = f"forgetting at most {_points(FORGOTTEN)} points, upper end at most {_points(FORGOTTEN_HIGH)}"
+def _forgetting(measure: str, blocks: Mapping[str, float]) -> BarVerdict:
+    bar = f"{measure} at most {_points(FORGOTTEN)} points, upper end at most {_points(FORGOTTEN_HIGH)}"
     if not blocks:
-        return BarVerdict(bar, None, "no block with every order")
+        return BarVerdict(bar, None, "no whole block")
     found = t_interval(list(blocks.values()))
     met = None if found.high is None else found.estimate <= FORGOTTEN and found.high <= FORGOTTEN_HIGH
     return BarVerdict(bar, met, f"{found.scaled(100).text()} over {_blocks(len(blocks))}")
@@ -161,15 +176,31 @@ def _ahead(control: str, found: BlockContrast | None) -> BarVerdict:
 
 def _promise(promises: Sequence[Promise | None]) -> list[BarVerdict]:
     kept = [each for each in promises if each is not None]
-    verified, levels = sum(each.verified for each in kept), sum(each.levels for each in kept)
-    below, undone = sum(each.below for each in kept), sum(each.undone for each in kept)
+    verified, levels, below, without, corrected, shrunk, undone = (
+        sum(getattr(each, name) for each in kept)
+        for name in ("verified", "levels", "below", "without", "corrected", "shrunk", "undone")
+    )
     bars = ("no level below its line", f"at most {UNDONE:.0%} of steps undone")
     if len(kept) < len(promises) or not levels:
         return [BarVerdict(bar, None, f"{len(kept)} of {len(promises)} runs verified steps") for bar in bars]
     return [
-        BarVerdict(bars[0], below == 0, f"{100 * (1 - below / levels):.2f}% of {levels} levels at it or above"),
-        BarVerdict(bars[1], undone <= UNDONE * verified, f"{100 * undone / verified:.1f}% of {verified} steps"),
+        BarVerdict(
+            bars[0],
+            below == 0,
+            f"{100 * (1 - below / levels):.2f}% of {levels} levels at it or above; {without} more had no line",
+        ),
+        BarVerdict(
+            bars[1],
+            undone <= UNDONE * verified,
+            f"{100 * undone / verified:.1f}% of {verified} steps; {100 * corrected / verified:.1f}% corrected, "
+            f"{100 * shrunk / verified:.1f}% shrunk{_kept(kept)}",
+        ),
     ]
+
+
+def _kept(promises: Sequence[Promise]) -> str:
+    shares = [each.kept for each in promises if math.isfinite(each.kept)]
+    return f"; {100 * float(np.mean(shares)):.1f}% of a step kept on average" if shares else ""
 
 
 def contrast_table(found: Sequence[BlockContrast], orders: Sequence[str]) -> str:
@@ -188,13 +219,20 @@ def contrast_table(found: Sequence[BlockContrast], orders: Sequence[str]) -> str
     return markdown_table(headers, rows)
 
 
-def order_table(arms: Mapping[str, ArmRuns], arm: str, plain: str) -> str:
-    """An arm's forgetting, and its new skill minus that of plain GRPO, in each order alone, as a table in points."""
-    headers = ["order", "forgetting", f"new skill minus {plain}"]
-    rows = []
-    for order in orders_of(arms):
-        lost = list(block_means(arms.get(arm, {}), "forgetting", [order]).values())
-        rows.append([order, _mean(lost), _mean(_gains(arms, arm, plain, "new_skill", [order]), "+")])
+def order_table(study: Study, arm: str, plain: str) -> str:
+    """What an arm forgot and lost since each skill's stage, and what it learned minus plain GRPO, in each order alone.
+
+    In points. New skill: of the last stage; learned: each stage's skill at its end.
+    """
+    headers = ["order", "forgetting", "lost since its stage", f"new skill minus {plain}", f"learned minus {plain}"]
+    rows = [
+        [
+            order,
+            *(_mean(list(study.blocks(arm, measure, order).values())) for measure in ("forgetting", "lost")),
+            *(_mean(study.gains(arm, plain, measure, order), "+") for measure in ("new_skill", "learned")),
+        ]
+        for order in study.orders
+    ]
     return markdown_table(headers, rows)
 
 
@@ -215,16 +253,20 @@ def _points(share: float) -> str:
     return f"{100 * share:g}"
 
 
-def outcomes(runs: Sequence[FinishedRun]) -> dict[str, ArmRuns]:
-    """The measures of these runs by arm, seed and order."""
+def outcomes(runs: Sequence[FinishedRun], apart: bool = False) -> Study:
+    """The measures of these runs by arm, seed and order. apart: as in `Study`."""
     grouped: dict[str, dict[str, dict[str, RunOutcome]]] = defaultdict(lambda: defaultdict(dict))
     for run in runs:
         order, _, seed = run.repeat.rpartition(".")
         record = run.record
         grouped[run.arm][seed][order] = RunOutcome(
-            skill_metrics.average(record.matrix), record.mean_forgetting, record.new_skill
+            skill_metrics.average(record.matrix),
+            record.mean_forgetting,
+            record.new_skill,
+            record.lost_since_stage,
+            record.learned,
         )
-    return {arm: dict(own) for arm, own in grouped.items()}
+    return Study({arm: dict(own) for arm, own in grouped.items()}, apart)
 
 
 def bars_report(
@@ -233,26 +275,33 @@ def bars_report(
     plain: str,
     controls: Sequence[str],
     confirmatory: Sequence[str] = CONFIRMATORY,
+    apart: bool = False,
 ) -> str:
-    """The contrasts of an arm and the verdicts, as Markdown. confirmatory: arms whose contrasts Holm counts."""
-    arms = outcomes(runs)
-    orders = orders_of(arms)
+    """The contrasts of an arm and the verdicts, as Markdown.
+
+    confirmatory: arms whose contrasts Holm counts. apart: a block is a seed in one order.
+    """
+    study = outcomes(runs, apart)
     promises = [run.promise for run in runs if run.arm == arm]
-    whole = {name: len(block_means(own, "average", orders)) for name, own in arms.items()}
-    short = [f"{name} ({count} of {len(arms[name])})" for name, count in whole.items() if count < len(arms[name])]
+    whole = {} if apart else {name: len(study.blocks(name, "average")) for name in study.arms}
+    short = [
+        f"{name} ({count} of {len(study.arms[name])})"
+        for name, count in whole.items()
+        if count < len(study.arms[name])
+    ]
     family = [name for name in confirmatory if name != arm]
-    found = contrasts(arms, arm, family)
+    found = contrasts(study, arm, family)
     lacking = [name for name in family if name not in {one.against for one in found}]
     notes = [
         f"Seeds with every order, where not all have: {', '.join(short)}." if short else "",
         f"Incomplete: no block with {', '.join(lacking)}; Holm counts {len(family)} contrasts." if lacking else "",
     ]
     parts = [
-        "Points: means over blocks (a seed, both orders) [95% intervals, Student's t].",
-        contrast_table(found, orders),
-        order_table(arms, arm, plain),
+        f"Points: means over blocks (a seed{', one order' if apart else ', every order'}) [95% intervals, Student's t].",
+        contrast_table(found, study.orders),
+        order_table(study, arm, plain),
         *notes,
-        "\n".join(each.line for each in verdicts(arms, arm, plain, controls, promises, family)),
+        "\n".join(each.line for each in verdicts(study, arm, plain, controls, promises, family)),
     ]
     return "\n\n".join(filter(None, parts))
 
@@ -263,6 +312,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--arm", default=ARM, help=f"the arm that is judged (default {ARM})")
     parser.add_argument(
         "--controls", nargs="*", default=CONTROLS, help=f"arms to be ahead of (default {' '.join(CONTROLS)})"
+    )
+    parser.add_argument(
+        "--blocks", choices=("seed", "order"), default="seed", help="a seed with every order (default), or one order"
     )
     parser.add_argument(
         "--family", nargs="+", default=CONFIRMATORY,
@@ -276,7 +328,7 @@ def run(options: argparse.Namespace) -> None:
     runs = measured_runs(finished)
     if not any(each.arm == options.arm for each in runs):
         raise ReportError(f"{options.runs} holds no finished run of {options.arm}")
-    text = bars_report(runs, options.arm, options.against, options.controls, options.family)
+    text = bars_report(runs, options.arm, options.against, options.controls, options.family, options.blocks == "order")
     text = "\n\n".join([text, *notes_of(options, finished, unmeasured(finished, runs))])
     out = output_folder(options)
     out.mkdir(parents=True, exist_ok=True)

@@ -145,6 +145,7 @@ _A = ("pretrained_credit", "data/english_credit", ("write", "word"))
 _B = ("pretrained_safe", "data/english_safe", ("write", "repair", "sql"))
 _CONTRASTS = ("credit:grpo", "credit:partial", "credit:grpo_more_samples", "credit_shuffled:grpo")
 _GOAL = ("--reach", REACH, "--window", WINDOW)
+_BLOCKS = ("--blocks", "order")  # each seed has one order
 _SAFE_ARMS, _TOGETHER = "grpo rehearsal ewc closed_loop", "credit_closed_loop"
 STAGES = {
     "rates": Stage(*_A, "grpo partial credit", "100 101", _rates, (("online", *_GOAL),)),
@@ -155,7 +156,7 @@ STAGES = {
     "tune": Stage(*_B, TUNED, "100 101", _strengths, (("skills",),)),
     "safe": Stage(
         *_B, _SAFE_ARMS, "30 31 32 33 34 35 36 37", _in_orders,
-        (("skills",), ("bars", "--controls", "rehearsal", "ewc", "--family", "grpo", "rehearsal", "ewc"), ("general",)),
+        (("skills",), ("bars", *_BLOCKS, "--controls", "rehearsal", "ewc", "--family", "grpo", "rehearsal", "ewc"), ("general",)),
         validated="test",
     ),
     "both": Stage(
@@ -164,7 +165,7 @@ STAGES = {
             ("skills",),
             ("skills", "--against", "credit", "--out", f"{_SAFE}/against_credit"),
             ("skills", "--against", "closed_loop", "--out", f"{_SAFE}/against_closed_loop"),
-            ("bars", "--arm", _TOGETHER, "--controls", "credit", "closed_loop", "--family", "credit", "closed_loop",
+            ("bars", *_BLOCKS, "--arm", _TOGETHER, "--controls", "credit", "closed_loop", "--family", "credit", "closed_loop",
              "--out", f"{_SAFE}/both"),
             ("general",),
         ),

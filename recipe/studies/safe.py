@@ -19,6 +19,7 @@ from recipe.studies.arm_options import (
     stop_if_a_run_failed,
     tuning_runs,
 )
+from recipe.reports.bars import ARM as CLOSED_LOOP
 from recipe.studies.files import MICRO_ROWS
 from recipe.studies.papers import ORDERS
 from recipe.studies.steps import MadeWith, Steps, say
@@ -47,7 +48,8 @@ SIX_START = (
 MIXED_STEPS = 32
 # The model is the study's, so the rows need no demonstrations.
 TUNING_ROWS = "data/micro_tune"
-TUNING_OPTIONS = ("--seed", "1", "--without", "data/micro", "--demonstrations", "8")
+# More rows than the study's: of sql, whose prompts are few, most are in data/micro.
+TUNING_OPTIONS = ("--seed", "1", "--limit", "400", "--without", "data/micro", "--demonstrations", "8")
 SEEDS, FEW_SEEDS, TUNING_SEEDS = "20 21 22 23 24", "20 21", "100 101"
 # 51 prompts x 2 = 102 samples of the skills that a stage in the middle did not train; else 663.
 FEWER = "protocol.val_n_of_others=2"
@@ -80,7 +82,7 @@ def evidence_safe(steps: Steps[OrderOptions], stage: str = "", *overrides: str) 
         )
     steps.keep_runs(out)
     steps.module("recipe.report", "skills", out)
-    if stage == "arms":
+    if stage == "arms" and CLOSED_LOOP in (steps.options.arms or ARMS).split():
         steps.module("recipe.report", "bars", out)
     stop_if_a_run_failed(steps.failed)
     if stage == "baselines":

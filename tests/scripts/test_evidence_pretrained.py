@@ -168,7 +168,7 @@ def test_skills_are_judged_by_the_bars_of_the_plan_and_both_against_each_alone(t
     reports = of_module(dry("evidence_pretrained", "safe", SEEDS="30 31"), "recipe.report")
     assert reports == [
         f"recipe.report skills {out} {expected} {repeats}",
-        f"recipe.report bars {out} {family} {expected} {repeats}",
+        f"recipe.report bars {out} --blocks order {family} {expected} {repeats}",
         f"recipe.report general {out} {expected} {repeats}",
     ]
     expected += " credit credit_closed_loop"
@@ -179,7 +179,7 @@ def test_skills_are_judged_by_the_bars_of_the_plan_and_both_against_each_alone(t
             f"skills {out}",
             f"skills {out} --against credit --out {out}/against_credit",
             f"skills {out} --against closed_loop --out {out}/against_closed_loop",
-            f"bars {out} --arm credit_closed_loop {alone} --out {out}/both",
+            f"bars {out} --blocks order --arm credit_closed_loop {alone} --out {out}/both",
             f"general {out}",
         )
     ]

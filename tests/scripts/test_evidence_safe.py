@@ -47,9 +47,14 @@ def test_each_arm_with_a_strength_gets_equally_many_tuning_runs_on_seeds_that_no
     assert any(f"arm=closed_loop projection.epsilon=0.01,0.03,0.1 {name}" in run for run in runs)
 
 
+def test_bars_are_not_judged_without_the_arm_that_they_judge():
+    assert not any(" bars " in one for one in dry("evidence_safe", "arms", ARMS="grpo ewc", SEEDS="20"))
+    assert any(" bars " in one for one in dry("evidence_safe", "arms", ARMS="grpo closed_loop", SEEDS="20"))
+
+
 def test_tuning_reads_prompts_that_the_study_does_not():
     commands = dry("evidence_safe", "tune", ARMS="closed_loop", SEEDS="100")
-    making = "data_prep.micro --out data/micro_tune --seed 1 --without data/micro --demonstrations 8"
+    making = "data_prep.micro --out data/micro_tune --seed 1 --limit 400 --without data/micro --demonstrations 8"
     assert making in commands
     (run,) = of_module(commands, "recipe.train")
     assert run.endswith("data.train_files=data/micro_tune/train.parquet data.val_files=data/micro_tune/val.parquet")

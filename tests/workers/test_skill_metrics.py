@@ -10,6 +10,7 @@ from workers.skill_metrics import (
     interference,
     seed_spread,
     split_forgetting,
+    stage_ends,
     worst_skill,
 )
 
@@ -63,6 +64,11 @@ def test_a_stage_without_both_halves_is_no_choice_and_without_an_end_there_is_no
     first = [[0.9, 0.5, np.nan], [0.6, 0.5, np.nan], [0.5, np.nan, 0.5]]
     second = [[np.nan, 0.5, 0.4], [0.7, 0.5, 0.4], [0.5, 0.5, 0.5]]
     np.testing.assert_allclose(split_forgetting([first, second]), [0.15, np.nan, np.nan])
+
+
+def test_the_end_of_a_skills_last_stage_is_read_and_no_peak_is_chosen() -> None:
+    np.testing.assert_allclose(stage_ends(ACCURACY, [[0], [1], [2]]), [0.8, 0.6, 0.9])
+    np.testing.assert_allclose(stage_ends(ACCURACY, [[2], [0], [2]]), [0.5, np.nan, 0.9])
 
 
 def test_forward_transfer_is_the_gain_before_the_skills_own_stage() -> None:

@@ -35,6 +35,16 @@ def test_every_level_below_its_line_is_counted_and_one_on_it_is_not():
     assert promise(ROWS[:1]) is None
 
 
+def test_corrected_steps_kept_shares_and_constraints_without_an_anchor_are_counted():
+    before, after = row(2, verified=0), row(3, verified=2, write=(-1.0, -1.1, -1.25))
+    before |= {"actor/projection/kept_share": 1.0, "actor/projection/gradient_norm/write": 0.0}
+    after |= {"actor/projection/kept_share": 0.5, "actor/projection/corrected_steps": 1.0}
+    after |= {f"actor/projection/gradient_norm/{name}": 2.0 for name in ("write", "sql")}
+    found = promise([before, after])
+    assert found is not None
+    assert (found.corrected, found.kept, found.without) == (1, 0.5, 2)
+
+
 def test_a_level_that_is_no_number_breaks_the_promise():
     found = promise([row(2, write=(-1.0, float("nan"), -1.25))])
     assert found is not None
