@@ -29,8 +29,8 @@ class SafeUpdate:
     gram: inner products of the constraints, None if they are not finite. of_modules: those of each type of module.
     inverse_metric: diagonal of H^-1 for each shard, as of the update's first step; its inner products serve all steps.
     levels: of each constraint at the start, None where unknown. agreements: split-half cosines. noted: metrics of the
-    constraints. last: the last projection, without its vector. verification: None if steps are not verified. asked: what
-    verification found missing, in units of J: later projections of this update demand it in addition.
+    constraints. last: the last projection, without its vector. verification: None if steps are not verified. asked:
+    what verification found missing, in units of J: later projections of this update demand it in addition.
 
     Counts of optimiser steps: skipped (with method none: not measured), projected, stalled (almost nothing was left),
     infeasible (no step could satisfy a negative epsilon), violated (the method left a constraint violated).

@@ -62,9 +62,10 @@ class Protection:
     the policy's loss is a mean over tokens, not over samples, and so are the objectives of rollouts. method: one of
     `workers.geometry.METHODS`. closed_loop: epsilon is what a skill may lose over the run, not per step.
     recovery: bound on the gain that a closed loop asks for, a cosine. tries, corrections: bisections of a step that its
-    anchor sets refuse, and projections before them; tries None: steps are not verified. metric: that of the nearest step. noise, agreement: standard errors of a
-    gradient that a step must clear, and the least split-half cosine of a constraint that counts. per_module: one
-    constraint for each type of module. control: seed of random signs on the correction (a control); None: none.
+    anchor sets refuse, and projections before them; tries None: steps are not verified. metric: that of the nearest
+    step. noise, agreement: standard errors of a gradient that a step must clear, and the least split-half cosine of a
+    constraint that counts. per_module: one constraint for each type of module. control: seed of random signs on the
+    correction (a control); None: none.
     """
 
     constraints: Sequence[Constraint]

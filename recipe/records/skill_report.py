@@ -100,7 +100,7 @@ class SkillRecord:
 
     @property
     def stage_ends(self) -> Array:
-        """Accuracy on each skill as its last stage ends (skills,); NaN where no stage trains it, and in protocol mixed."""
+        """Accuracy on each skill as its last stage ends (skills,); NaN where no stage trains it alone."""
         if self.trained is None:
             return np.full(len(self.skills), np.nan)
         return skill_metrics.stage_ends(self.matrix, self.trained)

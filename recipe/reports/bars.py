@@ -285,9 +285,7 @@ def bars_report(
     promises = [run.promise for run in runs if run.arm == arm]
     whole = {} if apart else {name: len(study.blocks(name, "average")) for name in study.arms}
     short = [
-        f"{name} ({count} of {len(study.arms[name])})"
-        for name, count in whole.items()
-        if count < len(study.arms[name])
+        f"{name} ({count} of {len(study.arms[name])})" for name, count in whole.items() if count < len(study.arms[name])
     ]
     family = [name for name in confirmatory if name != arm]
     found = contrasts(study, arm, family)
@@ -296,8 +294,9 @@ def bars_report(
         f"Seeds with every order, where not all have: {', '.join(short)}." if short else "",
         f"Incomplete: no block with {', '.join(lacking)}; Holm counts {len(family)} contrasts." if lacking else "",
     ]
+    block = "a seed in one order" if apart else "a seed, every order"
     parts = [
-        f"Points: means over blocks (a seed{', one order' if apart else ', every order'}) [95% intervals, Student's t].",
+        f"Points: means over blocks ({block}) [95% intervals, Student's t].",
         contrast_table(found, study.orders),
         order_table(study, arm, plain),
         *notes,

@@ -156,7 +156,11 @@ STAGES = {
     "tune": Stage(*_B, TUNED, "100 101", _strengths, (("skills",),)),
     "safe": Stage(
         *_B, _SAFE_ARMS, "30 31 32 33 34 35 36 37", _in_orders,
-        (("skills",), ("bars", *_BLOCKS, "--controls", "rehearsal", "ewc", "--family", "grpo", "rehearsal", "ewc"), ("general",)),
+        (
+            ("skills",),
+            ("bars", *_BLOCKS, "--controls", "rehearsal", "ewc", "--family", "grpo", "rehearsal", "ewc"),
+            ("general",),
+        ),
         validated="test",
     ),
     "both": Stage(
@@ -165,8 +169,8 @@ STAGES = {
             ("skills",),
             ("skills", "--against", "credit", "--out", f"{_SAFE}/against_credit"),
             ("skills", "--against", "closed_loop", "--out", f"{_SAFE}/against_closed_loop"),
-            ("bars", *_BLOCKS, "--arm", _TOGETHER, "--controls", "credit", "closed_loop", "--family", "credit", "closed_loop",
-             "--out", f"{_SAFE}/both"),
+            ("bars", *_BLOCKS, "--arm", _TOGETHER, "--controls", "credit", "closed_loop",
+             "--family", "credit", "closed_loop", "--out", f"{_SAFE}/both"),
             ("general",),
         ),
         validated="test",

@@ -8,6 +8,7 @@ mixed, and one after the other; `six` has six skills. A stopped study resumes.
 
 from pathlib import Path
 
+from recipe.reports.bars import ARM as CLOSED_LOOP
 from recipe.runtime.options import OrderOptions, RunsOptions
 from recipe.studies.arm_options import (
     ARM,
@@ -19,7 +20,6 @@ from recipe.studies.arm_options import (
     stop_if_a_run_failed,
     tuning_runs,
 )
-from recipe.reports.bars import ARM as CLOSED_LOOP
 from recipe.studies.files import MICRO_ROWS
 from recipe.studies.papers import ORDERS
 from recipe.studies.steps import MadeWith, Steps, say

@@ -120,8 +120,8 @@ class Verification:
     def _corrected(self, levels: list[float], measure: Measure, correct: Correct) -> list[float]:
         """Levels after at most `corrections` corrections of a step that failed with these; damage is not corrected."""
         for _ in range(self.corrections):
-            missing = shortfalls(levels, self.floors)
-            if not any(missing) or not all(map(math.isfinite, missing)) or not correct([OVERSHOOT * m for m in missing]):
+            missing = [OVERSHOOT * lacked for lacked in shortfalls(levels, self.floors)]
+            if not 0 < sum(missing) < math.inf or not correct(missing):
                 break
             levels = measure()
         self.corrected += holds(levels, self.floors)

@@ -56,9 +56,7 @@ def test_holm_counts_every_contrast_of_the_family_with_runs_or_without():
 
 def test_each_order_has_its_forgetting_and_its_new_skill():
     table = order_table(STUDY, "closed_loop", "grpo").splitlines()
-    assert table[0] == (
-        "| order | forgetting | lost since its stage | new skill minus grpo | learned minus grpo |"
-    )
+    assert table[0] == ("| order | forgetting | lost since its stage | new skill minus grpo | learned minus grpo |")
     assert table[2] == "| backward | 1.5 [-4.9, 7.9] | 2.5 [-3.9, 8.9] | -0.5 [-6.9, +5.9] | -0.5 [-6.9, +5.9] |"
     assert table[3] == "| forward | 2.5 [-3.9, 8.9] | 3.5 [-2.9, 9.9] | +0.5 [-5.9, +6.9] | +0.5 [-5.9, +6.9] |"
 
