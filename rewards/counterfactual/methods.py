@@ -101,7 +101,7 @@ def _no_credit(work: MethodInputs) -> Array:
 def _candidates(method: Method, work: MethodInputs) -> Sequence[int]:
     """The steps that a method may replay; for `truncate` the first steps of its blocks."""
     if method == "replace":
-        return [index for index in work.order if work.alternatives.places(index)]
+        return [index for index in work.order if work.alternatives.codes(index)]
     return work.order if method in BY_STEP else range(len(work.steps))
 
 
@@ -144,11 +144,12 @@ async def _replace(work: MethodInputs) -> Array:
 
 
 def step_order(
-    steps: Sequence[Step], own: Keyed, others: Sequence[Keyed], choice: Choice, rng: random.Random
+    steps: Sequence[Step], own: Keyed, others: Sequence[Keyed], choice: Choice, rng: random.Random, shared: str = ""
 ) -> list[int]:
     """The steps in the order in which a budget takes them.
 
-    longest: the earlier of equals first. uniform: at random. informative: `siblings.informative`, without steps that
+    longest: of equally long ones a draw that depends on their keys and `shared` alone, so that all siblings take the
+    same and none is always last. uniform: at random. informative: `siblings.informative`, without steps that
     are equal in all siblings or that no run can reach.
     """
     if choice == "uniform":
@@ -156,7 +157,11 @@ def step_order(
     if choice == "informative":
         equal = equal_steps(own, others)
         return [index for index in informative(own, others) if index not in equal and own.reached[index]]
-    return sorted(range(len(steps)), key=lambda index: steps[index].start - steps[index].end)
+
+    def rank(index: int) -> tuple[int, float]:
+        return steps[index].start - steps[index].end, random.Random(f"{shared}\0{own.keys[index] or index}").random()
+
+    return sorted(range(len(steps)), key=rank)
 
 
 async def _truncate(work: MethodInputs) -> Array:

@@ -24,8 +24,8 @@ class Plan:
     methods: interventions that share the budget, or `shapley`, `resample` or `returns` alone. unit, text_steps:
     definition of a step (`segments.segment`). budget: replays per trajectory, K >= 1; the check for flakiness does not
     count.
-    choice: which steps `delete` and `replace` replay if there are more than their budget: the longest, drawn uniformly,
-    or the most informative (`siblings.informative`).
+    choice: which steps `delete` and `replace` replay if there are more than their budget: the longest (of equal ones a
+        draw, the same for all siblings), drawn uniformly, or the most informative (`siblings.informative`).
     check_flaky: run the solution itself once more; if the score differs, no step gets a credit. A solution whose layout
         replays change is run in the replays' layout, with or without this.
     continuations: for `resample`, continuations averaged for the value of each prefix; each counts as one replay.

@@ -95,20 +95,23 @@ async def estimate(
     *,
     score: float | Outcome,
     rng: random.Random | None = None,
+    shared: str = "",
     siblings: Sequence[Sibling] = (),
     asked: frozenset[str] = frozenset(),
     turns: Sequence[tuple[int, int]] = (),
     resume: Resume | None = None,
+    judge_new: Verify | None = None,
     measure: Verify | None = None,
 ) -> Credits:
     """Estimate the credits of one solution whose score is known.
 
     verify: judges a changed solution; any exception but `TimedOut` counts as "could not be judged".
     score: R(tau), in [0, 1]. rng: for uniform choice, orders and siblings; the same seed gives the same credits.
+    shared: text that decides between equally long steps, the same in all solutions of the group.
     siblings: the solutions of the group, for `replace`, the informative choice and the keys; this one may be among
     them. asked: names that the problem mentions. turns: for unit "turn", the characters [start, end) of each assistant
-    turn in the solution. resume: the policy, for `resample`. measure: as `verify`, and reports the statements that were
-    executed, for `coverage`.
+    turn in the solution. resume: the policy, for `resample`. judge_new: judges its answers, by default verify.
+    measure: as `verify`, and reports the statements that were executed, for `coverage`.
     """
     started = time.perf_counter()
     try:
@@ -129,7 +132,7 @@ async def estimate(
     # An agent that is right in its first turn has one step, which other samples of the group compare theirs with.
     if len(steps) < 2 and plan.unit != "turn" and plan.methods != ("returns",):
         return without_credit("unparsable" if unparsable else "one_step")
-    replayer = Replayer(verify, resume, measure)
+    replayer = Replayer(verify, resume, measure, judge_new)
     outcome = score if isinstance(score, Outcome) else Outcome(score)
     reference, cause = await _reference(edits, plan, outcome, replayer)
     if cause:
@@ -137,7 +140,7 @@ async def estimate(
     replayer.tests = len(reference.tests) if len(reference.tests) <= MAX_TESTS else 0
     rng = rng or random.Random(0)
     idle = unexecuted_steps(solution, steps, reference.executed) if plan.coverage else frozenset()
-    chosen = [index for index in step_order(steps, own, others, plan.choice, rng) if index not in idle]
+    chosen = [index for index in step_order(steps, own, others, plan.choice, rng, shared) if index not in idle]
     order = _breaking_first(chosen, solution, steps, plan)
     work = MethodInputs(
         edits, steps, plan, reference.vector(replayer.tests), rng, replayer, order, Alternatives(own, others),

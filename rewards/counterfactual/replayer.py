@@ -107,11 +107,18 @@ class Replayer:
     could not judge. timeouts: those over their time limit. judged: those that were passed to the verifier. tests:
     number of tests in the vectors, set once the solution's own are known. written, rewritten: the solution, and in the
     layout of its replays, set with its reference. measure: a verifier that also reports the statements that were
-    executed.
+    executed. judge_new: a verifier of continuations, which are answers of their own.
     """
 
-    def __init__(self, verify: Verify, resume: Resume | None = None, measure: Verify | None = None):
+    def __init__(
+        self,
+        verify: Verify,
+        resume: Resume | None = None,
+        measure: Verify | None = None,
+        judge_new: Verify | None = None,
+    ):
         self.verify = verify
+        self.judge_new = judge_new or verify
         self.written: WrittenSolution = ""
         self.rewritten: WrittenSolution = ""
         self.measure = measure or verify
@@ -120,10 +127,18 @@ class Replayer:
         self._replays: list[Replay] = []
         self.asked = self.invalid = self.unjudged = self.timeouts = self.judged = 0
 
-    async def outcome(self, changed: WrittenSolution | None, *, fresh: bool = False, measured: bool = False) -> Outcome:
+    async def outcome(
+        self,
+        changed: WrittenSolution | None,
+        *,
+        fresh: bool = False,
+        measured: bool = False,
+        continued: bool = False,
+    ) -> Outcome:
         """The outcome of a changed solution; unknown if it is None, could not be judged, or hit its time limit.
 
         fresh: a run of the solution itself, which does not count. measured: with the statements that it executed.
+        continued: an answer of the policy.
         """
         self.asked += not fresh
         if changed is None:
@@ -131,7 +146,8 @@ class Replayer:
             return UNKNOWN
         self.judged += not fresh
         try:
-            value = await (self.measure if measured else self.verify)(changed)
+            judge = self.measure if measured else self.judge_new if continued else self.verify
+            value = await judge(changed)
         except TimedOut:
             self.timeouts += 1
             return TIMED_OUT
@@ -147,7 +163,7 @@ class Replayer:
         """(1 + tests,): R of a changed solution, and which tests it passed. change, step: as in `Replay`; continued:
         whether it begins as the policy wrote it.
         """
-        outcome = await self.outcome(changed)
+        outcome = await self.outcome(changed, continued=continued)
         cause = "no valid program" if changed is None else "time limit" if outcome is TIMED_OUT else "not judged"
         lines = ("", "") if changed is None else changed_lines(self.written if continued else self.rewritten, changed)
         known = "".join(str(int(passed)) for passed in outcome.tests) if len(outcome.tests) <= MOST_TESTS else ""

@@ -96,18 +96,23 @@ class _CachedVerifier:
     limit: float
     own_timeouts: float
 
-    async def __call__(self, changed: WrittenSolution, measured: bool = False) -> Outcome:
-        """The outcome of a changed solution, measured: with the statements that were executed; or raises TimedOut."""
+    async def __call__(self, changed: WrittenSolution, measured: bool = False, new: bool = False) -> Outcome:
+        """The outcome of a changed solution, measured: with the statements that were executed; or raises TimedOut.
+
+        new: an answer of the policy, which is judged as the answers of the step are: a run over the verifier's own time
+        limit is a failed test. Left out, slow continuations would raise the value of the prefix.
+        """
+        limit = math.inf if new else self.limit
         read = self.sample.reads(changed) if isinstance(changed, str) else ["turns", *changed]
-        key = [*self.sample.problem, str(self.limit), *(["measured"] if measured else []), *read]
+        key = [*self.sample.problem, str(limit), *(["measured"] if measured else []), *read]
         self.spent.requests += 1
         self.spent.cache_hits += key in self.cache
-        outcome, timeouts = await self.cache.score(key, partial(self._run, changed, measured))
-        if timeouts > self.own_timeouts:
+        outcome, timeouts = await self.cache.score(key, partial(self._run, changed, measured, limit))
+        if timeouts > self.own_timeouts and not new:
             raise TimedOut
         return outcome
 
-    async def _run(self, changed: WrittenSolution, measured: bool) -> tuple[Outcome, int]:
+    async def _run(self, changed: WrittenSolution, measured: bool, limit: float) -> tuple[Outcome, int]:
         """The outcome without the cache, and how many of its runs hit the limit."""
         if isinstance(changed, str):
             answer = changed
@@ -116,7 +121,7 @@ class _CachedVerifier:
             with counted() as busy:
                 answer = await play(self.sample.environment(), changed)
             self.spent.busy_seconds += busy.seconds
-        with at_most(self.limit):
+        with at_most(limit):
             judgement = await judged(self.judge, answer, measured=measured)
         self.spent.busy_seconds += judgement.seconds
         return judgement.outcome, judgement.timeouts
@@ -227,8 +232,10 @@ class CreditService:
         verify = _CachedVerifier(sample, judge, self.cache, spent, *limits)
         return await estimate(
             part.text, verify, self._plan_with_savings(sample.step), score=own, rng=self._rng(sample),
+            shared="\0".join(map(str, (self.seed, sample.step, *sample.problem))),
             siblings=[sibling for _, sibling in siblings or []], asked=_names_in(*sample.problem[1:]),
-            turns=part.turns, resume=resume, measure=partial(verify, measured=True) if self.plan.coverage else None,
+            turns=part.turns, resume=resume, judge_new=partial(verify, new=True),
+            measure=partial(verify, measured=True) if self.plan.coverage else None,
         )  # fmt: skip
 
     async def _siblings(

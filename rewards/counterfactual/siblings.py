@@ -11,6 +11,7 @@ import tokenize
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -175,6 +176,14 @@ def _contrast(outcomes: Array, chosen: NDArray[np.bool_]) -> Array:
     return contrast
 
 
+class OtherCode(NamedTuple):
+    """Other code for a step: the sibling that wrote it, its step there, and the text, in this solution's names."""
+
+    sibling: int
+    place: int
+    piece: str
+
+
 class Alternatives:
     """What siblings wrote for the steps of a solution."""
 
@@ -182,28 +191,43 @@ class Alternatives:
         self.own = own
         self.others = sorted(others, key=lambda other: -_ranked(other.reward))
         self._known_names: dict[int, dict[str, str]] = {}
+        self._known_codes: dict[int, list[OtherCode]] = {}
         self._outcomes = _outcomes([own, *self.others])
 
-    def places(self, index: int) -> list[tuple[int, int]]:
-        """The siblings with other code for this step, the best first, and their step; each different code once."""
-        by_code: dict[str, tuple[int, int]] = {}
+    def codes(self, index: int) -> list[OtherCode]:
+        """What siblings wrote for this step, that of the best first; each different code once.
+
+        Names that a sibling binds in other steps that are the same get this solution's names: code that differs in them
+        alone is no other code. Code that reads a name which this solution lacks is left out: that it fails is no
+        evidence about the step.
+        """
+        if index not in self._known_codes:
+            self._known_codes[index] = list(self._codes(index).values())
+        return self._known_codes[index]
+
+    def _codes(self, index: int) -> dict[str, OtherCode]:
+        by_code: dict[str, OtherCode] = {}
         for number, other in enumerate(self.others):
             place = other.index(self.own.keys[index]) if self.own.keys[index] else None
-            if place is not None and other.codes[place] not in (self.own.codes[index], *by_code):
-                by_code[other.codes[place]] = number, place
-        return list(by_code.values())
+            if place is None or other.codes[place] in (self.own.codes[index], *by_code):
+                continue
+            written = other.pieces[place]
+            piece = self._in_own_names(written, number) if self.own.is_code[index] else written
+            if piece is not None and piece != self.own.pieces[index]:
+                by_code[other.codes[place]] = OtherCode(number, place, piece)
+        return by_code
 
     def promise(self, index: int) -> float:
         """What the best other code for this step may gain, from -1 to 1 (`_promised`); -1 if there is none."""
-        return max((self._promised(index, *place) for place in self.places(index)), default=-1.0)
+        return max((self._promised(index, code) for code in self.codes(index)), default=-1.0)
 
-    def _promised(self, index: int, number: int, place: int) -> float:
+    def _promised(self, index: int, chosen: OtherCode) -> float:
         """Where each test is known: of those that this solution fails, the most that siblings with this code pass more
         often than the others. Else the reward of the best of these siblings minus this solution's.
         """
-        code = self.others[number].codes[place]
+        code = self.others[chosen.sibling].codes[chosen.place]
         if self._outcomes.shape[1] == 1 or self.own.reward == 1.0:
-            gain = self.others[number].reward - self.own.reward
+            gain = self.others[chosen.sibling].reward - self.own.reward
             return gain if math.isfinite(gain) else 0.0
         places = [other.index(self.own.keys[index]) for other in self.others]
         pairs = zip(self.others, places, strict=True)
@@ -212,20 +236,11 @@ class Alternatives:
         return float(_contrast(self._outcomes[:, failed], np.array(holds)).max(initial=-1.0))
 
     def best(self, index: int, rng: random.Random) -> str | None:
-        """What siblings wrote for this step that promises most, then that of the best sibling, then drawn; or None.
-
-        Names that the sibling binds in other steps that are the same get this solution's names. Code that reads a name
-        which this solution lacks is left out: that it fails is no evidence about the step.
-        """
-        places = self.places(index)
-        rng.shuffle(places)
-        places.sort(key=lambda one: (-self._promised(index, *one), -_ranked(self.others[one[0]].reward)))
-        for number, place in places:
-            written = self.others[number].pieces[place]
-            piece = self._in_own_names(written, number) if self.own.is_code[index] else written
-            if piece is not None and piece != self.own.pieces[index]:
-                return piece
-        return None
+        """The code of a sibling for this step that promises most, then of the best one, then drawn; None if none is."""
+        codes = list(self.codes(index))
+        rng.shuffle(codes)
+        codes.sort(key=lambda one: (-self._promised(index, one), -_ranked(self.others[one.sibling].reward)))
+        return codes[0].piece if codes else None
 
     def _in_own_names(self, piece: str, number: int) -> str | None:
         translated = renamed(piece, self._names(number))

@@ -356,6 +356,29 @@ async def test_replays_have_a_few_times_the_answers_own_time_and_a_time_out_is_n
     assert found.busy_seconds == pytest.approx(0.5 + 2 * 0.01)
 
 
+async def test_a_slow_continuation_is_a_failed_answer_with_the_verifiers_own_limit():
+    """Half of this policy's continuations run over their time: the value of the prefix is 0.5, not 1."""
+    drawn: list[int] = []
+
+    async def continue_prefix(prefix, draw):
+        drawn.append(len(drawn))
+        return TOKENIZER.encode("a = 1" if len(drawn) % 2 else "a = 1\nb = 2")
+
+    judge, credits = TimeLimited(), service(plan={"methods": ("resample",), "budget": 4, "continuations": 4})
+    info = await credits.answers.verdict("g", PROGRAM, judge)
+    one = replace(sample(), info=info | {"pass_ratio": 1.0}, continue_prefix=continue_prefix)
+
+    async def judged(changed):
+        found = await judge(changed)
+        return found | {"pass_ratio": float("b = 2" in changed)}
+
+    found = await credits.credit(one, TOKENIZER, judged)
+    assert len(drawn) == 4
+    assert judge.limits == [5.0, 0.5, 5.0, 5.0]  # the answer, its check, and two different continuations
+    assert found.values.tolist() == [0.25, 0.25]
+    assert (found.timeouts, found.unjudged) == (0, 0)
+
+
 async def test_a_slow_answer_leaves_its_replays_as_much_time():
     judge = TimeLimited(own_seconds=0.9)
     await replayed(judge)

@@ -237,6 +237,21 @@ def test_the_budget_takes_the_longest_steps_first_and_the_rest_goes_without():
     assert found.replays == 2
 
 
+def test_equally_long_steps_are_drawn_alike_in_all_siblings_and_none_is_always_last():
+    first, second = ("\n".join(f"{name} = {value}" for name in "abcdefgh") for value in (1, 2))
+    own, (other,) = of_programs(first, [Sibling(second)], "line", False)
+    reached: set[str] = set()
+    for shared in map(str, range(60)):
+        taken = [
+            {each.keys[index] for index in step_order(segment(text, "line"), each, [], "longest", draw, shared)[:3]}
+            for text, each, draw in ((first, own, random.Random(1)), (second, other, random.Random(2)))
+        ]
+        assert taken[0] == taken[1]
+        reached |= taken[0]
+    assert reached == set(own.keys)
+    assert len(reached) == 8
+
+
 def test_uniform_choice_reaches_every_step():
     text = "\n".join(f"a{index} = {index}" for index in range(10))
     steps = segment(text, "line")
@@ -461,7 +476,7 @@ def test_adaptive_prefixes_telescope_whatever_the_policy_writes(table, direct, b
 
 
 def test_direct_effects_say_what_each_step_of_a_block_is_worth():
-    found, prefixes = resampled(lambda prefix: prefix, prefixes="adaptive", budget=6)
+    found, prefixes = resampled(lambda prefix: prefix, prefixes="adaptive", budget=7)  # four deletions, three values
     assert len(prefixes) == 3
     assert found.values == pytest.approx(WEIGHTS)
 

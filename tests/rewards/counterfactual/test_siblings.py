@@ -28,6 +28,22 @@ def test_the_best_sibling_with_other_code_is_taken_and_equally_good_ones_are_dra
     assert best("a = 1\nb = 0", {"b = 2": 1.0, "a=1 # the same": 1.0, "a = (": 1.0}) == {None}
 
 
+def test_code_that_differs_in_a_name_of_the_solutions_own_is_no_other_code_and_takes_no_replay():
+    """The sibling writes `s` for `total`; only its first line does something else."""
+    own = "def f(xs):\n    total = 5\n    for x in xs:\n        total += x\n    return total"
+    other = "def f(xs):\n    s = 0\n    for x in xs:\n        s += x\n    return s"
+    replayed = []
+
+    async def verify(changed):
+        replayed.append(changed)
+        return float("total = 0" in changed)
+
+    plan = Plan(methods=("replace",), budget=2, align=True)
+    found = asyncio.run(estimate(own, verify, plan, score=0.0, siblings=[Sibling(own, 0.0), Sibling(other, 1.0)]))
+    assert [value for value in found.values if not math.isnan(value)] == [-1.0]
+    assert (found.asked, found.invalid, found.replays) == (1, 0, 1)
+
+
 def with_tests(*solutions: str) -> list[Sibling]:
     """Solutions with one test per line a to d, which wants the value 1."""
     tests = [tuple(f"{name} = 1" in text.splitlines() for name in "abcd") for text in solutions]
