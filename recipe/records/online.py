@@ -144,6 +144,13 @@ def mean_online(accuracy: Sequence[float], last: int | None = None) -> float:
     return float(np.mean(accuracy[FIRST - 1 : last]))
 
 
+def fell(accuracy: Sequence[float], window: int) -> bool:
+    """Whether a run unlearned: its last `window` updates have less than half of the accuracy of its best `window`."""
+    window = min(window, len(accuracy))
+    means = np.convolve(accuracy, np.full(window, 1 / window), "valid")
+    return bool(means[-1] < means.max() / 2)
+
+
 def updates_to(accuracy: Sequence[float], goal: Goal) -> tuple[float, bool]:
     """Updates until the samples first reach the goal, interpolated, and whether they do.
 

@@ -28,6 +28,7 @@ from recipe.records.intervals import Interval, t_interval
 from recipe.records.online import (
     ArmContrast,
     Goal,
+    fell,
     holm,
     mean_online,
     online_accuracy,
@@ -144,17 +145,19 @@ def cost_table(accuracies: Accuracies, costs: CostsOfUpdates, goal: Goal) -> str
 
 
 def runs_table(accuracies: Accuracies, goal: Goal) -> str:
-    """Online accuracy of each run and its updates to an accuracy, as a Markdown table."""
+    """Online accuracy of each run, its updates to an accuracy, and whether it fell, as a Markdown table."""
     rows = [
         [
             f"{arm}.{repeat}", f"{100 * mean_online(accuracy, goal.last):.1f}",
             f"{updates:.1f}" if reached else f"not in {updates:.0f}",
+            "yes" if fell(accuracy, goal.window) else "no",
         ]
         for arm, of_arm in accuracies.items()
         for repeat, accuracy in of_arm.items()
         for updates, reached in [updates_to(accuracy, goal)]
     ]  # fmt: skip
-    return markdown_table(["run", f"{goal.span} (%)", f"{goal.units} to {goal.name}"], rows)
+    falls = f"last {goal.window} below half of its best {goal.window}"
+    return markdown_table(["run", f"{goal.span} (%)", f"{goal.units} to {goal.name}", falls], rows)
 
 
 def skills_table(by_skill: Mapping[str, Sequence[Mapping[str, float]]]) -> str:

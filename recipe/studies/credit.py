@@ -87,7 +87,10 @@ TASKS = {
 RIVALS = "vineppo spo credit_inverted grpo_twice_rate"
 RIVAL_SEEDS = "54 55 56"
 """The first of the arms' seeds on the processor of the later ones."""
-RIVAL_CONTRASTS = tuple(f"credit:{arm}" for arm in ("grpo", "partial", "vineppo", "spo", "grpo_twice_rate"))
+RIVAL_CONTRASTS = (
+    *(f"credit:{arm}" for arm in ("grpo", "partial", "vineppo", "spo", "grpo_twice_rate")),
+    "credit_inverted:grpo",
+)
 
 # The code agent on two skills of the micro suite. An episode has three turns of 64 tokens with two answers between.
 AGENTS = CreditTask(
@@ -222,7 +225,8 @@ def _rivals(steps: Steps[CreditOptions], name: str, overrides: Overrides) -> int
         "credit_inverted": ("arm=credit", "credit.ablation=inverted", *_own_choice(TASKS[name], "credit")),
         "grpo_twice_rate": ("arm=grpo", *(size_overrides(size) if size else ()), doubled),
     }
-    arms = (given.arms or f"{TASKS[name].arms} {RIVALS}").split()
+    valid = f"{TASKS[name].arms} {RIVALS}".split()
+    arms = known("arm", given.arms.split() if given.arms else valid, valid)
     seeds = given.seeds or RIVAL_SEEDS
     plain = [arm for arm in arms if arm not in changed]
     runs = list(_as_chosen(TASKS[name], plain, seeds.split())) if plain else []

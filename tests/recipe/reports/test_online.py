@@ -267,10 +267,10 @@ def test_runs_of_different_lengths_are_compared_over_what_all_have_and_reach_wit
 
 def test_each_run_has_a_row_when_asked(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     finish(tmp_path, "grpo.s0", [0.0, 0.2, 0.4, 0.6])
-    finish(tmp_path, "grpo.s1", [0.0, 0.1, 0.1, 0.1])
+    finish(tmp_path, "grpo.s1", [0.0, 0.1, 0.3, 0.1])
     assert report.main(["online", str(tmp_path / "a"), "--each"]) == 0
     printed = capsys.readouterr().out
-    assert "| run | updates 2 to the last (%) | updates to 50% |" in printed
-    assert "| grpo.s0 | 40.0 | 2.5 |\n| grpo.s1 | 10.0 | not in 4 |" in printed
+    assert "| run | updates 2 to the last (%) | updates to 50% | last 1 below half of its best 1 |" in printed
+    assert "| grpo.s0 | 40.0 | 2.5 | no |\n| grpo.s1 | 16.7 | not in 4 | yes |" in printed
     assert report.main(["online", str(tmp_path / "a")]) == 0
     assert "grpo.s0 | 40.0" not in capsys.readouterr().out
