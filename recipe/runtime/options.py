@@ -155,6 +155,7 @@ class OrderOptions(ArmOptions):
     """Options of studies that train skills in several orders."""
 
     orders: str = ""  # forward, backward
+    values: str = ""  # strengths that the stage tune tries of one arm, in place of its three
 
 
 @dataclass(frozen=True)

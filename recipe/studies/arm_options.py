@@ -44,13 +44,18 @@ def mixed(updates: int) -> Overrides:
     return "protocol=mixed", "protocol.every_skill=true", f"trainer.total_training_steps={updates}"
 
 
-def tuning_runs(given: str | None, tuned: str) -> list[tuple[str, str, str]]:
-    """Overrides that run the named arms, or all of `tuned`, with each strength; Stopped for one that is not tuned."""
+def tuning_runs(given: str | None, tuned: str, named: str = "") -> list[tuple[str, str, str]]:
+    """Overrides that run the named arms, or all of `tuned`, with each strength; Stopped for one that is not tuned.
+
+    named: strengths of a single arm in place of its three, as beyond an end of its grid.
+    """
     arms, valid = (given or tuned).split(), tuned.split()
     if unknown := set(arms) - set(valid):
         raise Stopped(f"arm '{min(unknown)}' has no strength; valid ones: {', '.join(valid)}")
+    if named and len(arms) > 1:
+        raise Stopped(f"VALUES={named} are strengths of one arm: name it, such as ARMS={arms[0]}")
     return [
-        (f"arm={arm}", f"{key}={values}", f"run.name={arm}_${{{key}}}.forward.{SEED}")
+        (f"arm={arm}", f"{key}={listed(named) if named else values}", f"run.name={arm}_${{{key}}}.forward.{SEED}")
         for arm, (key, values) in ((arm, STRENGTHS[arm]) for arm in arms)
     ]
 

@@ -98,7 +98,7 @@ Runs = list[tuple[str, tuple[str, ...]]]
 
 def _tune(steps: Steps[OrderOptions]) -> Runs:
     """Seed and overrides of the runs that tune each arm."""
-    runs = [(*_in_order("forward"), *run) for run in tuning_runs(steps.options.arms, TUNED)]
+    runs = [(*_in_order("forward"), *run) for run in tuning_runs(steps.options.arms, TUNED, steps.options.values)]
     return [(seed, run) for seed in (steps.options.seeds or TUNING_SEEDS).split() for run in runs]
 
 

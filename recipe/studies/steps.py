@@ -122,6 +122,18 @@ class Steps(Generic[Given]):
         """`python -m name arguments`, as `run`."""
         self.run(self.python, "-m", name, *arguments)
 
+    def attempt(self, name: str, *arguments: str) -> bool:
+        """As `module`, but the study outlives one that fails, which is told and counted. Whether it ended well."""
+        try:
+            self.module(name, *arguments)
+        except CommandFailed as error:
+            if error.status == STATUS:
+                raise  # it was asked to stop
+            say(f"{error}; the study goes on")
+            self.failed = error.status
+            return False
+        return True
+
     def answer(self, name: str, *arguments: str) -> str:
         """What `python -m name arguments` prints; "" in a dry run."""
         if self.dry:

@@ -23,10 +23,11 @@ from recipe.studies.pretrained_evidence import (
     STAGES,
     TEXT_COMMIT,
     TUNED,
+    TUNING,
     WINDOW,
     _measure_general,
 )
-from recipe.studies.steps import Steps
+from recipe.studies.steps import CommandFailed, Steps
 from tests.composing import composed
 from tests.scripts.test_papers import SEED, dry
 from tests.studying import ROOT, of_module, search, study
@@ -114,21 +115,31 @@ def test_the_held_out_text_is_measured_under_each_run_that_has_ended_before_its_
 ):
     monkeypatch.chdir(tmp_path)
     out, done = "outputs/evidence_pretrained.safe", []
-    monkeypatch.setattr(Steps, "module", lambda self, *words: done.append(" ".join(words)))
+
+    def module(self: Steps, *words: str) -> None:
+        done.append(" ".join(words))
+        if "ewc.backward.s30" in words[5]:
+            raise CommandFailed("perplexity ended with status 1", 1)
+
+    monkeypatch.setattr(Steps, "module", module)
+    _finished("ewc.backward.s30")
     for name in ("ewc.forward.s30", "grpo.forward.s30"):
         _finished(name)
     RunDirectory.prepare("outputs", "evidence_pretrained.safe", "grpo.forward.s31")  # not finished
     shutil.rmtree(_finished("closed_loop.forward.s30").checkpoints)  # measured in an earlier start
-    _measure_general(Steps(PretrainedEvidenceOptions()), out, START)
+    steps = Steps(PretrainedEvidenceOptions())
+    _measure_general(steps, out, START)
+    assert steps.failed == 1
     assert done == [
         f"recipe.report perplexity --models {START} --runs {out}/{name} --text data/held_out/docs --blocks 24"
-        for name in ("ewc.forward.s30", "grpo.forward.s30")
+        for name in ("ewc.backward.s30", "ewc.forward.s30", "grpo.forward.s30")
     ]
-    assert [path.parent.name for path in Path(out).glob("*/checkpoints")] == ["grpo.forward.s31"]
+    kept = sorted(path.parent.name for path in Path(out).glob("*/checkpoints"))
+    assert kept == ["ewc.backward.s30", "grpo.forward.s31"]  # not measured, not finished
 
 
 def test_the_held_out_text_is_that_of_a_commit_and_tuning_runs_do_not_need_it(tuned: None):
-    made = f"git archive --output data/held_out/docs.tar {TEXT_COMMIT} docs"
+    made = f"git archive --output data/held_out/docs.tar {TEXT_COMMIT} docs/how-to docs/tutorial.md"
     assert made in dry("evidence_pretrained", "safe", SEEDS="30")
     assert made not in dry("evidence_pretrained", "rates")
 
@@ -227,11 +238,13 @@ def test_orders_take_turns_over_seeds_and_both_joins_the_folder_of_safe():
 
 def test_tuning_runs_use_seeds_that_no_arm_uses_and_every_strength_gets_three_values():
     evidence = {seed for stage in ("credit", "safe", "both") for seed in STAGES[stage].seeds.split()}
-    tuning = {seed for stage in ("rates", "tune") for seed in STAGES[stage].seeds.split()}
+    tuning = {seed for stage in TUNING for seed in STAGES[stage].seeds.split()}
     assert not evidence & tuning
     runs = _runs("tune")
     assert len(runs) == 2 * len(TUNED.split())
     assert all(len(search(r"penalty\.strength=(\S+)", run)[1].split(",")) == 3 for run in runs)
+    (more, _) = _runs("tune", ARMS="rehearsal", VALUES="0.03 3.0")
+    assert " penalty.strength=0.03,3.0 " in more
     names = [run.partition("run.name=")[0].partition("data.seed=")[2] for run in _runs("rates")]
     assert names == [
         f"{seed} arm={arm} {LR}={rate} "
@@ -282,11 +295,28 @@ def test_the_experiments_have_the_updates_and_samples_of_the_plan():
     assert (credit.protocol.every_skill, list(credit.actor_rollout_ref.actor.optim.betas)) == (True, [0.9, 0.95])
 
 
+def test_the_memory_of_each_arm_is_planned_before_the_start_is_trained(tuned: None):
+    commands = dry("evidence_pretrained", "credit", SEEDS="30", ARMS="credit grpo_more_samples")
+    planned = [place for place, one in enumerate(commands) if "experiment=pretrained_credit" in one and "memory" in one]
+    assert [commands[place].partition("length=128 ")[2] for place in planned] == [
+        "arm=credit",
+        "arm=grpo actor_rollout_ref.rollout.n=6",
+    ]
+    assert planned[-1] < next(place for place, one in enumerate(commands) if one.startswith("recipe.sft "))
+
+
+def test_grpo_runs_in_sequence_on_the_tuning_seeds_before_strengths_are_tuned(tuned: None):
+    runs = _runs("sequence")
+    assert [run.partition("data.seed=")[2].partition(" ")[0] for run in runs] == ["100", "101"]
+    assert all(f" arm=grpo {LR}=3e-4 " in run and "english_safe/val.parquet" in run for run in runs)
+
+
 def test_another_stage_order_or_arm_is_refused():
     for words, variables, message in (
-        (["all"], {}, "unknown stage 'all'; valid ones: rates, credit, tune, safe, both"),
+        (["all"], {}, "unknown stage 'all'; valid ones: rates, credit, sequence, tune, safe, both"),
         (["safe"], {"ORDERS": "up"}, "unknown order 'up'"),
         (["tune"], {"ARMS": "grpo"}, "arm 'grpo' has no strength"),
+        (["tune"], {"VALUES": "0.03"}, "VALUES=0.03 are strengths of one arm: name it, such as ARMS=rehearsal"),
         (["credit"], {"KEPT": "runs.jsonl.xz"}, "name a folder, which gets one file per stage"),
     ):
         named: dict[str, Any] = variables

@@ -161,6 +161,17 @@ def test_runs_that_died_differ_or_are_missing_stand_in_the_table(tmp_path: Path)
     ]
 
 
+def test_runs_outside_the_plan_and_starts_that_differ_between_repeats_are_told(tmp_path: Path):
+    for repeat, weights in (("s0", "w1"), ("s1", "w2"), ("s7", "w1")):
+        finish(tmp_path, f"grpo.{repeat}", [0.1, 0.3]).log_event("start", commit="a", processor="b", weights=weights)
+    assert report.main(["online", str(tmp_path / "a"), "--expect", "grpo", "--repeats", "s0", "s1"]) == 0
+    assert (tmp_path / "a/summary/online.md").read_text().splitlines()[-3:] == [
+        "| not in the plan, counted | - | grpo.s7 |",
+        "| different starting weights, one in each repeat | w1 | grpo.s0, grpo.s7 |",
+        "| different starting weights, one in each repeat | w2 | grpo.s1 |",
+    ]
+
+
 def test_many_commits_are_one_line(tmp_path: Path):
     for number in range(7):
         finish(tmp_path, f"grpo.s{number}", [0.1, 0.3]).log_event("start", commit=f"c{number}", weights="w")
