@@ -9,6 +9,7 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import yaml
 from pydantic import TypeAdapter, ValidationError
@@ -20,6 +21,8 @@ from recipe.checks.model import ModelError, model_folder, weights_digest
 from recipe.records.run_directory import write_atomically
 
 FILE = "study.json"
+VERSION = 1
+"""Of the record; one without the number has version 1."""
 
 # Files of a model's folder that affect its answers, in addition to the weights.
 MODEL_FILES = ("config.json", "generation_config.json", "tokenizer*", "chat_template*", "vocab*", "merges*", "*.model")
@@ -35,6 +38,7 @@ class Entry(TypedDict):
 # Kind ("model", "data" or "setting") -> name -> entry.
 Entries = dict[str, dict[str, Entry]]
 _ENTRIES: TypeAdapter[Entries] = TypeAdapter(Entries)
+_RECORD: TypeAdapter[dict[str, Any]] = TypeAdapter(dict[str, Any])
 
 
 class StudyError(ValueError):
@@ -67,7 +71,8 @@ def claim(
             raise StudyError("\n".join(f"{folder} was made with {difference}" for difference in differing))
         merged = {kind: kept.get(kind, {}) | found for kind, found in entries.items()}
         if merged != kept:
-            write_atomically(folder / FILE, json.dumps(merged, indent=2, ensure_ascii=False) + "\n")
+            record = {"version": VERSION, **merged}
+            write_atomically(folder / FILE, json.dumps(record, indent=2, ensure_ascii=False) + "\n")
 
 
 def read(folder: Path) -> Entries:
@@ -76,7 +81,11 @@ def read(folder: Path) -> Entries:
     if not path.exists():
         return {}
     try:
-        return _ENTRIES.validate_json(path.read_bytes())
+        record = _RECORD.validate_json(path.read_bytes())
+        version = record.pop("version", 1)
+        if version != VERSION:
+            raise StudyError(f"{path} has version {version}; this release reads version {VERSION}: use a later one")
+        return _ENTRIES.validate_python(record)
     except ValidationError as error:
         reason = error.errors(include_url=False, include_input=False)[0]["msg"]
         raise StudyError(f"{path} is damaged ({reason}): restore it or choose another folder") from error

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from recipe.checks.model import ModelError, model_folder
-from recipe.studies.manifest import StudyError, claim, read
+from recipe.studies.manifest import VERSION, StudyError, claim, read
 from tests.models import make_cached, make_model
 
 
@@ -75,6 +75,18 @@ def test_the_blanks_of_a_setting_do_not_count(tmp_path):
     claim(tmp_path / "out", settings={"train": "a=1 b=2"})
     with pytest.raises(StudyError, match="another setting 'train'"):
         claim(tmp_path / "out", settings={"train": "a=1 b=3"})
+
+
+def test_a_record_names_its_version_one_without_it_is_read_and_a_later_one_is_refused(tmp_path):
+    claim(tmp_path / "out", settings={"train": "lr=1"})
+    path = tmp_path / "out/study.json"
+    record = json.loads(path.read_text())
+    assert record.pop("version") == VERSION
+    path.write_text(json.dumps(record))
+    assert read(path.parent)["setting"]["train"]["place"] == "lr=1"
+    path.write_text(json.dumps(record | {"version": VERSION + 1}))
+    with pytest.raises(StudyError, match=f"has version {VERSION + 1}; this release reads version"):
+        claim(path.parent, settings={"train": "lr=1"})
 
 
 def test_a_damaged_file_and_a_missing_one_are_refused_and_nothing_is_written(tmp_path):
