@@ -169,8 +169,8 @@ def _lost(
     if promise:
         facts.append(
             f"Of {promise.levels} levels J of protected skills after an update, {promise.below} ended below "
-            f"their line; {promise.shrunk} of {promise.verified} verified optimiser steps were shrunk, "
-            f"{promise.undone} undone."
+            f"their line; of {promise.verified} verified optimiser steps {promise.corrected} were corrected, "
+            f"{promise.shrunk} shrunk, {promise.undone} undone."
         )
     elif not protects:
         facts.append("No skill was protected: `projection=qp` protects them.")

@@ -184,13 +184,14 @@ def constraint_table(runs: Sequence[FinishedRun]) -> str:
 
 def promise_table(runs: Sequence[FinishedRun]) -> str:
     """A Markdown table of verified steps, a row per arm; empty without such an arm. Levels of all runs are pooled."""
-    headers = ["arm", "verified steps", "levels at their line or above", "least J - line", "shrunk", "undone"]
+    headers = ["arm", "verified steps", "levels at their line or above", "least J - line"]
+    headers += ["corrected", "shrunk", "undone"]
     rows = []
     for arm, of_arm in _by([run for run in runs if run.promise], lambda run: run.arm).items():
         promises = [run.promise for run in of_arm if run.promise]
         verified, levels = sum(each.verified for each in promises), sum(each.levels for each in promises)
         below = sum(each.below for each in promises)
-        changed = sum(each.shrunk for each in promises), sum(each.undone for each in promises)
+        changed = [sum(getattr(each, name) for each in promises) for name in ("corrected", "shrunk", "undone")]
         shares = [f"{100 * count / verified:.1f}%" for count in changed]
         held = f"{100 * (1 - below / levels):.2f}% of {levels}" if levels else "-"
         rows.append([arm, str(verified), held, f"{min(each.lowest for each in promises):+.4f}", *shares])

@@ -107,9 +107,9 @@ def test_credit_that_tells_nothing_is_said_to_tell_nothing():
 
 def test_what_protection_kept_is_reported_with_what_was_lost():
     assert asked()[2].facts[-1] == "No skill was protected: `projection=qp` protects them."
-    assert asked(promise=Promise(10, 2, 1, 40, 0, 0.1), protects=True)[2].facts[-1] == (
+    assert asked(promise=Promise(10, 2, 1, 40, 0, 0.1, corrected=3), protects=True)[2].facts[-1] == (
         "Of 40 levels J of protected skills after an update, 0 ended below their line; "
-        "2 of 10 verified optimiser steps were shrunk, 1 undone."
+        "of 10 verified optimiser steps 3 were corrected, 2 shrunk, 1 undone."
     )
 
 

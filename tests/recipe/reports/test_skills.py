@@ -162,11 +162,11 @@ def test_verified_steps_have_a_table_and_a_picture_per_run(tmp_path: Path, confi
     run = RunDirectory(tmp_path / "b" / "closed_loop.s0")
     for row, level, undone in zip(run.metrics()[1:], (-1.0, -1.25, -1.5), (0, 0, 1), strict=True):
         numbers = {"verified_level/write": level, "line/write": -1.25, "anchor/write": -1.0, "level/write": -1.0}
-        numbers |= {"verified_steps": 1, "undone_steps": undone, "shrunk_steps": 0}
+        numbers |= {"verified_steps": 1, "undone_steps": undone, "shrunk_steps": 0, "corrected_steps": 1}
         run.log_metrics(int(row["step"]), row | {f"actor/projection/{key}": value for key, value in numbers.items()})
     assert report.main(["skills", str(tmp_path / "b")]) == 0
     lines = (tmp_path / "b" / "summary" / "arms.md").read_text().splitlines()
-    assert lines[-1] == "| closed_loop | 3 | 66.67% of 3 | -0.2500 | 0.0% | 33.3% |"
+    assert lines[-1] == "| closed_loop | 3 | 66.67% of 3 | -0.2500 | 100.0% | 0.0% | 33.3% |"
     pictures = sorted(path.name for path in (tmp_path / "b" / "summary" / "promise").iterdir())
     assert pictures == ["closed_loop.s0.png", "closed_loop.s0.svg"]
 
