@@ -9,10 +9,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from workers.displacement import displacement_norm
-from workers.geometry import WITHOUT_SLACK
 from workers.projection import NotFiniteError, Projection, merged, project
 from workers.safety.controls import resigned
 from workers.safety.levels import SkillLevel, lines, relative_noise, slack
@@ -30,7 +30,8 @@ class SafeUpdate:
     inverse_metric: diagonal of H^-1 for each shard, as of the update's first step; its inner products serve all steps.
     levels: of each constraint at the start, None where unknown. agreements: split-half cosines. noted: metrics of the
     constraints. last: the last projection, without its vector. verification: None if steps are not verified. asked:
-    what verification found missing, in units of J: later projections of this update demand it in addition.
+    what verification found missing of a step that it then accepted, in units of J: later projections of this update
+    demand it in addition.
 
     Counts of optimiser steps: skipped (with method none: not measured), projected, stalled (almost nothing was left),
     infeasible (no step could satisfy a negative epsilon), violated (the method left a constraint violated).
@@ -61,13 +62,15 @@ class SafeUpdate:
     violated: int = 0
     _metric_grams: dict[str, Tensor] = field(default_factory=dict)
     _proposed: list[Tensor] | None = None  # the optimiser's displacement, where it may be projected again
-    _counts: tuple[int, int, int, int] = (0, 0, 0, 0)  # before the last step: projected, stalled, infeasible, violated
+    _asked_before: list[float] = field(default_factory=list)  # before the last step
+    _counts: tuple[int, int] = (0, 0)  # before the last step: projected, stalled
 
     def __post_init__(self) -> None:
         if not self.levels:
             self.levels = [each.level for each in self.protection.constraints]
         if not self.asked:
             self.asked = [0.0] * len(self.protection.constraints)
+        self._asked_before = self.asked
 
     @property
     def anchors(self) -> list[float | None]:
@@ -154,6 +157,9 @@ class SafeUpdate:
         did nothing, the parameters stay as they are, even if a negative epsilon asks for gain.
         """
         self._proposed = None
+        if self.verification is not None and self.verification.kept < 1:
+            self.asked = self._asked_before  # it did not help
+        self._asked_before = self.asked
         if self.protection.space != "displacement":
             return
         if min(self.epsilons) < 0 and displacement_norm(self.start, shards, self.group) == 0:
@@ -161,29 +167,36 @@ class SafeUpdate:
         step = [(shard - old).contiguous() for shard, old in zip(shards, self.start, strict=True)]
         if self._correctable:
             self._proposed = [part.clone() for part in step]
-        self._counts = (self.projected, self.stalled, self.infeasible, self.violated)
+        self._counts, skipped = (self.projected, self.stalled), self.skipped
         if self._project(step, self.inverse_metric):
             self._write(shards, step)
+        if self.skipped > skipped:
+            self._proposed = None
 
     def correct(self, shards: Sequence[Tensor], missing: Sequence[float]) -> bool:
         """Project the optimiser's last displacement again, with gains that its projection lacked as further demands.
 
-        missing: of each constraint, in units of J. Counts and metrics are then those of this projection. Returns False,
-        and changes nothing, where the step was not projected or its method supports no slack.
+        missing: of each constraint, in units of J. Metrics are then those of this projection, as are the counts of
+        projected and stalled steps; the others are about what was configured. Returns False where the parameters stay
+        as they are: the step was not projected in a closed loop, or no demand changes it (`recovery` bounds them).
         """
-        if self._proposed is None:
+        if self._proposed is None or self.last is None:
             return False
+        earlier, counts = self.last, (self.infeasible, self.violated)
         self.asked = [more + lacked for more, lacked in zip(self.asked, missing, strict=True)]
         step = [part.clone() for part in self._proposed]
-        self.projected, self.stalled, self.infeasible, self.violated = self._counts
+        self.projected, self.stalled = self._counts
         self._project(step, self.inverse_metric)
+        self.infeasible, self.violated = counts
+        if torch.equal(earlier.multipliers, self.last.multipliers) and torch.equal(earlier.change, self.last.change):
+            return False
         self._write(shards, step)
         return True
 
     @property
     def _correctable(self) -> bool:
         verified = self.verification is not None and self.verification.corrections > 0
-        return verified and self.protection.method not in (*WITHOUT_SLACK, "none")
+        return verified and self.protection.closed_loop
 
     def _write(self, shards: Sequence[Tensor], step: Sequence[Tensor]) -> None:
         for shard, old, move in zip(shards, self.start, step, strict=True):
@@ -257,7 +270,7 @@ class SafeUpdate:
             in_place=True,
             inverse_metric=inverse_metric,
             noise=self.noises if protection.noise else None,
-            recovery=protection.recovery if protection.closed_loop or any(self.asked) else math.inf,
+            recovery=protection.recovery if protection.closed_loop else math.inf,
         )
         if inverse_metric is not None:
             self._metric_grams[module] = projection.gram

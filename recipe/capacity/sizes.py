@@ -218,7 +218,7 @@ def read_sizes(config: DictConfig) -> RunSizes:
         averages=len(set().union(*constraints)) if settings.projection.average else 0,
         adam_metric=settings.projection.metric == "adam",
         random_signs=settings.projection.control == "random_signs",
-        corrections=settings.projection.verify and settings.projection.verify_corrections > 0,
+        corrections=settings.projection.corrections > 0,
         penalty=settings.penalty.kind,
         agop_parts=settings.agop.parts if settings.agop.every else 0,
         fsdp_size=fsdp.fsdp_size,

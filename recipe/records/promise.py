@@ -74,8 +74,7 @@ def promise(rows: Sequence[Mapping[str, float]]) -> Promise | None:
     ]
     # A level that is no number is below every line.
     below = sum(not margin >= -ROUNDING for margin in margins)
-    norm = f"{_METRICS}gradient_norm/"
-    without = sum(f"{_METRICS}line/{key.removeprefix(norm)}" not in row for row in rows for key in row if norm in key)
+    without = sum(not _has_anchor(row, name) for row in rows for name in _constrained(row))
     verifying = [row for row in rows if row.get(f"{_METRICS}verified_steps", 0.0) > 0]
     kept = [value for row in verifying if math.isfinite(value := row.get(f"{_METRICS}kept_share", math.nan))]
     return Promise(
@@ -89,6 +88,17 @@ def promise(rows: Sequence[Mapping[str, float]]) -> Promise | None:
         sum(kept) / len(kept) if kept else math.nan,
         without,
     )
+
+
+def _constrained(row: Mapping[str, float]) -> list[str]:
+    """Names of the constraints of an update."""
+    prefix = f"{_METRICS}unprotected/"
+    return [key.removeprefix(prefix) for key in row if key.startswith(prefix)]
+
+
+def _has_anchor(row: Mapping[str, float], name: str) -> bool:
+    """Rollouts have an anchor, but no line: they are not verified."""
+    return any(f"{_METRICS}{kind}/{name}" in row for kind in ("line", "anchor"))
 
 
 def _margin(row: Mapping[str, float], name: str) -> float:

@@ -35,7 +35,8 @@ def unreadable(what: object, error: Exception) -> RecordsError:
 class SettingsChange:
     """Differences between the settings of a version and the version before; keys are dotted.
 
-    added: new keys, with the value that matches the earlier behaviour. A key is skipped if the run lacks its group.
+    added: new keys, with the value that matches the earlier behaviour, or a function that gives it for the run's
+    configuration. A key is skipped if the run lacks its group.
     replaced: keys whose earlier value trains the same as this value, up to the draw of samples. ``${data.seed}`` is
     the run's own seed.
     renamed: keys with renamed values: old -> new.
@@ -135,7 +136,10 @@ CHANGES: dict[int, SettingsChange] = {
         moved={"penalty.fisher_samples": "penalty.solutions"},
     ),
     8: SettingsChange(added={f"{_JUDGE}.hidden_tests": True}),
-    9: SettingsChange(added={"projection.verify_corrections": 0}),
+    # Where nothing is verified, today's default: the key has no effect.
+    9: SettingsChange(
+        added={"projection.verify_corrections": lambda config: 0 if config.projection.get("verify") else 3}
+    ),
 }
 
 
@@ -185,7 +189,7 @@ def _apply(change: SettingsChange, config: DictConfig, where: str) -> None:
     for key, value in change.added.items():
         group = _group(config, key)
         if group is not None and _leaf(key) not in group:
-            OmegaConf.update(config, key, value, force_add=True)
+            OmegaConf.update(config, key, value(config) if callable(value) else value, force_add=True)
     for key, value in change.replaced.items():
         group = _group(config, key)
         if group is not None and _leaf(key) in group:

@@ -49,6 +49,11 @@ class ProjectionSettings(Group):
         """Whether protected skills have anchors."""
         return self.closed_loop or self.verify
 
+    @property
+    def corrections(self) -> int:
+        """Projections of a step that verification refuses; none without a closed loop, whose epsilon they take from."""
+        return self.verify_corrections if self.verify and self.closed_loop else 0
+
     def epsilon_for(self, skill: str, source: str) -> float:
         """The epsilon of a skill's constraint from this source: the most specific of `epsilon_of`, or `epsilon`."""
         epsilon = self.epsilon_of.get(skill, self.epsilon_of.get(source, self.epsilon))

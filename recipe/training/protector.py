@@ -164,7 +164,7 @@ class Protector:
             closed_loop=chosen.closed_loop,
             recovery=chosen.recovery,
             tries=chosen.verify_tries if chosen.verify else None,
-            corrections=chosen.verify_corrections if chosen.verify else 0,
+            corrections=chosen.corrections,
             metric=chosen.metric,
             noise=chosen.noise,
             agreement=chosen.agreement,

@@ -177,11 +177,11 @@ def _contrast(outcomes: Array, chosen: NDArray[np.bool_]) -> Array:
 
 
 class OtherCode(NamedTuple):
-    """Other code for a step: the sibling that wrote it, its step there, and the text, in this solution's names."""
+    """Other code for a step: the sibling that wrote it, the text in this solution's names, and without layout."""
 
     sibling: int
-    place: int
     piece: str
+    words: tuple[str, ...]
 
 
 class Alternatives:
@@ -191,7 +191,7 @@ class Alternatives:
         self.own = own
         self.others = sorted(others, key=lambda other: -_ranked(other.reward))
         self._known_names: dict[int, dict[str, str]] = {}
-        self._known_codes: dict[int, list[OtherCode]] = {}
+        self._known_codes: dict[int, list[OtherCode | None]] = {}
         self._outcomes = _outcomes([own, *self.others])
 
     def codes(self, index: int) -> list[OtherCode]:
@@ -201,21 +201,28 @@ class Alternatives:
         alone is no other code. Code that reads a name which this solution lacks is left out: that it fails is no
         evidence about the step.
         """
+        first: dict[tuple[str, ...], OtherCode] = {}
+        for code in self._codes(index):
+            if code is not None:
+                first.setdefault(code.words, code)
+        return list(first.values())
+
+    def _codes(self, index: int) -> list[OtherCode | None]:
+        """What each sibling wrote; None where it has no other code that can stand here."""
         if index not in self._known_codes:
-            self._known_codes[index] = list(self._codes(index).values())
+            self._known_codes[index] = [self._code(index, number) for number in range(len(self.others))]
         return self._known_codes[index]
 
-    def _codes(self, index: int) -> dict[str, OtherCode]:
-        by_code: dict[str, OtherCode] = {}
-        for number, other in enumerate(self.others):
-            place = other.index(self.own.keys[index]) if self.own.keys[index] else None
-            if place is None or other.codes[place] in (self.own.codes[index], *by_code):
-                continue
-            written = other.pieces[place]
-            piece = self._in_own_names(written, number) if self.own.is_code[index] else written
-            if piece is not None and piece != self.own.pieces[index]:
-                by_code[other.codes[place]] = OtherCode(number, place, piece)
-        return by_code
+    def _code(self, index: int, number: int) -> OtherCode | None:
+        own, other = self.own, self.others[number]
+        place = other.index(own.keys[index]) if own.keys[index] else None
+        if place is None or other.codes[place] == own.codes[index]:
+            return None
+        written, is_code = other.pieces[place], own.is_code[index]
+        piece = self._in_own_names(written, number) if is_code else written
+        if piece is None or _words(piece, is_code) == _words(own.pieces[index], is_code):
+            return None
+        return OtherCode(number, piece, _words(piece, is_code))
 
     def promise(self, index: int) -> float:
         """What the best other code for this step may gain, from -1 to 1 (`_promised`); -1 if there is none."""
@@ -225,13 +232,10 @@ class Alternatives:
         """Where each test is known: of those that this solution fails, the most that siblings with this code pass more
         often than the others. Else the reward of the best of these siblings minus this solution's.
         """
-        code = self.others[chosen.sibling].codes[chosen.place]
         if self._outcomes.shape[1] == 1 or self.own.reward == 1.0:
             gain = self.others[chosen.sibling].reward - self.own.reward
             return gain if math.isfinite(gain) else 0.0
-        places = [other.index(self.own.keys[index]) for other in self.others]
-        pairs = zip(self.others, places, strict=True)
-        holds = [False, *(each is not None and other.codes[each] == code for other, each in pairs)]
+        holds = [False, *(code is not None and code.words == chosen.words for code in self._codes(index))]
         failed = self._outcomes[0] == 0.0
         return float(_contrast(self._outcomes[:, failed], np.array(holds)).max(initial=-1.0))
 
@@ -255,6 +259,18 @@ class Alternatives:
         if number not in self._known_names:
             self._known_names[number] = _names(self.others[number], self.own)
         return self._known_names[number]
+
+
+@lru_cache(maxsize=8192)
+def _words(piece: str, is_code: bool) -> tuple[str, ...]:
+    """The tokens of a piece of code, without blanks and comments; of other text, and of broken code, the text."""
+    if not is_code:
+        return (piece,)
+    try:
+        tokens = list(tokenize.generate_tokens(io.StringIO(piece).readline))
+    except (tokenize.TokenError, SyntaxError, IndentationError):
+        return (piece,)
+    return tuple(token.string.strip() for token in tokens if token.string.strip() and token.type != tokenize.COMMENT)
 
 
 def _ranked(reward: float) -> float:

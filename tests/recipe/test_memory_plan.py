@@ -295,7 +295,10 @@ def test_the_plan_is_what_an_update_allocates(arm: str, added: int) -> None:
     shards = [parameter.detach() for parameter in parameters]
     constraints = [Constraint(f"{number}", number, []) for number in range(sizes.constraints)]
     with LiveBytes() as live:
-        protection = Protection(constraints, "qp", 0.0, "absolute", corrections=2 * sizes.corrections)
+        corrections = 2 * sizes.corrections
+        protection = Protection(
+            constraints, "qp", 0.0, "absolute", closed_loop=corrections > 0, corrections=corrections
+        )
         update = SafeUpdate(protection, no_gradients(shards, sizes.constraints), snapshot(shards))
         update.signs = random_signs(parameters, 0) if sizes.random_signs else None
         for block in update.constraints:

@@ -85,8 +85,11 @@ def holds(levels: Sequence[float], floors: Sequence[float]) -> bool:
 
 
 def shortfalls(levels: Sequence[float], floors: Sequence[float]) -> list[float]:
-    """How far each level is below its floor, in units of J; 0 for one at its floor or above, or that is no number."""
-    return [floor - level if level < floor else 0.0 for level, floor in zip(levels, floors, strict=True)]
+    """How far each level is below its floor, in units of J; 0 at it, above it or without one; NaN of no number."""
+    return [
+        0.0 if floor == -math.inf or level >= floor else floor - level
+        for level, floor in zip(levels, floors, strict=True)
+    ]
 
 
 def largest_share(allowed: Callable[[float], bool], tries: int) -> float:

@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 from matplotlib.figure import Figure
 
+from recipe.keep import _selected
 from recipe.records import promise as module
 from recipe.records.promise import Promise, constraint_names, draw_promise, promise
 
@@ -37,9 +38,11 @@ def test_every_level_below_its_line_is_counted_and_one_on_it_is_not():
 
 def test_corrected_steps_kept_shares_and_constraints_without_an_anchor_are_counted():
     before, after = row(2, verified=0), row(3, verified=2, write=(-1.0, -1.1, -1.25))
-    before |= {"actor/projection/kept_share": 1.0, "actor/projection/gradient_norm/write": 0.0}
+    before |= {"actor/projection/kept_share": 1.0, "actor/projection/unprotected/write": 1.0}
     after |= {"actor/projection/kept_share": 0.5, "actor/projection/corrected_steps": 1.0}
-    after |= {f"actor/projection/gradient_norm/{name}": 2.0 for name in ("write", "sql")}
+    after |= {f"actor/projection/unprotected/{name}": 0.0 for name in ("write", "sql", "sql.rollouts")}
+    after |= {"actor/projection/anchor/sql.rollouts": 0.5}
+    after = _selected(after)  # what recipe.keep leaves
     found = promise([before, after])
     assert found is not None
     assert (found.corrected, found.kept, found.without) == (1, 0.5, 2)

@@ -51,6 +51,12 @@ def test_a_run_directory_names_its_version_and_one_without_is_the_first(tmp_path
     assert run.read_config().credit.min_valid == 2
 
 
+@pytest.mark.parametrize(("verified", "corrections"), [(False, 3), (True, 0)])
+def test_a_run_that_verified_nothing_is_no_other_run_for_its_lack_of_corrections(verified: bool, corrections: int):
+    config = OmegaConf.create({"projection": {"method": "qp", "verify": verified}})
+    assert upgraded(config, 8, "qp_solutions.s0").projection.verify_corrections == corrections
+
+
 @pytest.mark.parametrize("version", [0, VERSION + 1])
 def test_an_unknown_version_is_refused_by_its_number(tmp_path, version: int):
     run = RunDirectory.prepare(str(tmp_path), "study", "grpo.s0")

@@ -44,6 +44,21 @@ def test_code_that_differs_in_a_name_of_the_solutions_own_is_no_other_code_and_t
     assert (found.asked, found.invalid, found.replays) == (1, 0, 1)
 
 
+def test_siblings_that_write_the_same_under_other_names_are_evidence_for_one_code():
+    """Three siblings start at 0 and pass both tests; their names and layout differ."""
+    own = "def f(xs):\n    total = 5\n    for x in xs:\n        total += x\n    return total"
+    right = [own.replace("total = 5", "total = 0").replace("total", name) for name in ("s", "acc", "t")]
+    right[0] = right[0].replace("s = 0", "s=0  # nothing yet")
+    group = [Sibling(text, 1.0, tests=(True, True)) for text in right]
+    group += [Sibling(own, 0.0, tests=(False, False))]
+    group += [Sibling(own.replace("total = 5", "total = 7"), 0.0, tests=(False, False))]
+    alternatives = Alternatives(*of_programs(own, group, "statement", False, frozenset({"f"})))
+    index = next(number for number, piece in enumerate(alternatives.own.pieces) if "5" in piece)
+    assert [code.words for code in alternatives.codes(index)] == [("total", "=", "0"), ("total", "=", "7")]
+    assert alternatives.promise(index) == 1.0
+    assert all(not alternatives.codes(other) for other in range(len(alternatives.own.pieces)) if other != index)
+
+
 def with_tests(*solutions: str) -> list[Sibling]:
     """Solutions with one test per line a to d, which wants the value 1."""
     tests = [tuple(f"{name} = 1" in text.splitlines() for name in "abcd") for text in solutions]

@@ -135,16 +135,54 @@ def test_a_correction_asks_for_half_as_much_again_as_the_step_lacked_by_hand():
     assert numbers["projection/verified_level/a"] == pytest.approx(-0.48)
 
 
-@pytest.mark.parametrize(("method", "level"), [("pcgrad", -0.7), ("qp", -math.inf), ("qp", math.nan)])
-def test_a_step_is_not_corrected_without_slack_or_with_damaged_weights(method: str, level: float):
+@pytest.mark.parametrize(("closed", "level"), [(False, -0.7), (True, -math.inf), (True, math.nan)])
+def test_a_step_is_not_corrected_in_an_open_loop_or_with_damaged_weights(closed: bool, level: float):
     shards, start = [torch.tensor([1.0])], [torch.zeros(1)]
-    protection = Protection([Constraint("a", 0, [], anchor=0.0)], method, 0.0, "absolute", tries=0, corrections=3)
-    update = SafeUpdate(protection, [torch.tensor([[0.5]])], start)
+    constraint = Constraint("a", 0, [], anchor=0.0, level=0.0)
+    protection = Protection([constraint], "qp", 0.0, "absolute", closed_loop=closed, tries=0, corrections=3)
+    update = SafeUpdate(protection, [torch.tensor([[-0.5]])], start)
     update.verify([0.0], tries=0)
     assert update.verification is not None
     update.after_step(shards)
     assert update.verification.after_step(start, shards, lambda: [level], partial(update.correct, shards)) == 0
     assert (update.asked, update.verification.corrected, update.verification.undone) == ([0.0], 0, 1)
+
+
+def test_what_a_refused_step_lacked_is_not_asked_of_the_next():
+    """J = -x - 10 y^2: no correction saves the first step, and the second needs none."""
+    start = [torch.zeros(2)]
+    constraint = Constraint("a", 0, [], anchor=0.0, level=0.0)
+    protection = Protection([constraint], "qp", 0.5, "absolute", closed_loop=True, tries=0, corrections=3)
+    update = SafeUpdate(protection, [torch.tensor([[-1.0, 0.0]])], start)
+    update.verify([0.0], tries=0)
+    assert update.verification is not None
+    shares, passes = [], []
+    for step in ([0.0, 3.0], [0.1, 0.1]):
+        shards = [torch.tensor(step)]
+
+        def measure(at: list[torch.Tensor] = shards) -> list[float]:
+            passes.append(at[0].tolist())
+            return [-float(at[0][0]) - 10 * float(at[0][1]) ** 2]
+
+        update.after_step(shards)
+        shares.append(update.verification.after_step(start, shards, measure, partial(update.correct, shards)))
+    assert shares == [0, 1]
+    assert update.asked == [0.0]
+    torch.testing.assert_close(shards[0], torch.tensor([0.1, 0.1]))
+    # `recovery` bounds what is asked for: a second demand that changes nothing is not measured again.
+    assert len(passes) == 3
+
+
+def test_a_step_that_is_not_finite_is_skipped_once_and_not_corrected():
+    shards, start = [torch.tensor([1.0])], [torch.zeros(1)]
+    constraint = Constraint("a", 0, [], anchor=0.0, level=0.0)
+    protection = Protection([constraint], "qp", 0.0, "absolute", closed_loop=True, tries=0, corrections=3)
+    update = SafeUpdate(protection, [torch.tensor([[math.nan]])], start)
+    update.verify([0.0], tries=0)
+    assert update.verification is not None
+    update.after_step(shards)
+    update.verification.after_step(start, shards, lambda: [-1e-7], partial(update.correct, shards))
+    assert (update.skipped, update.verification.corrected) == (1, 0)
 
 
 def test_without_verification_the_same_steps_end_below_their_line():
