@@ -125,6 +125,7 @@ def test_a_models_statistics_and_gradients_do_not_change(
         torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.slow  # two threads beside another test take minutes
 def test_gradients_of_two_threads_are_the_same_each_time():
     """Each of 64 answers adds to the row of the prompt's last token: in one order, whatever the threads do."""
     before = torch.get_num_threads()
