@@ -30,9 +30,9 @@ from recipe.records.versions import RecordsError, check_version
 from recipe.runtime.console import program
 
 # Metrics that no table of a study reads; they make up most of a row. Some repeat others: `actor/loss` is pg_loss and
-# penalties. The runs of papers A and B were kept when some of these were not left out.
+# penalties.
 LEFT_OUT = (
-    "actor/entropy", "actor/grad_norm", "actor/loss", "actor/lr", "actor/perf", "actor/pg_loss", "actor/ppo_kl",
+    "actor/grad_norm", "actor/loss", "actor/lr", "actor/perf", "actor/pg_loss", "actor/ppo_kl",
     "actor/projection/displacement_norm", "actor/projection/gradient_norm", "actor/projection/module_cosine",
     "actor/projection/pair_cosine",
     "credit/abs_mean", "credit/advantage_shift", "credit/busy_seconds", "credit/cache_hit_share", "credit/entropy",
@@ -40,7 +40,7 @@ LEFT_OUT = (
     "credit/unparsable_share", "credit/valid_share",
     "critic/advantages", "critic/returns", "critic/rewards", "critic/score", "global_seqlen", "num_turns", "perf",
     "prompt_length", "response", "response_length/max", "response_length/min", "response_length_non_aborted",
-    "reward/busy_seconds", "reward/error", "reward/feasible", "reward/format", "reward/guard", "reward/judge_seconds",
+    "reward/busy_seconds", "reward/error", "reward/feasible", "reward/format", "reward/judge_seconds",
     "reward/pass_ratio", "reward/quality", "reward/repeat", "reward/score", "rollout_corr", "time",
     "timing_per_token_ms", "timing_s", "training", "val-aux", "val-core",
 )  # fmt: skip
@@ -48,7 +48,7 @@ STEP_TIME = "timing_s/step"
 """The one time that tables read."""
 # Measured quantities whose last digits are noise, and most of a file's bytes.
 COARSE = (
-    "actor/projection/cosine", "actor/projection/multiplier", "actor/projection/predicted_change",
+    "actor/entropy", "actor/projection/cosine", "actor/projection/multiplier", "actor/projection/predicted_change",
     "actor/projection/split_half_cosine", "response_length/mean", "reward/sandbox_seconds", STEP_TIME,
 )  # fmt: skip
 EVENTS = ("start", "end", general.EVENT)

@@ -112,10 +112,10 @@ def run_job(config: DictConfig, overrides: Sequence[str]) -> None:
     print(f"== {name}", flush=True)
     others = [override for override in overrides if not override.startswith("run.name=")]
     training = subprocess.Popen([sys.executable, "-m", "recipe.train", *others, f"run.name={name}"])
-    with passing_sigterm_on(training):
+    with passing_sigterm_on(training) as asked:
         status = training.wait()
-    if status == STATUS:
-        sys.exit(STATUS)  # stopped on request: no other run begins
+    if asked or status == STATUS:
+        sys.exit(STATUS)  # stopped on request, even if this run had come to its end: no other one begins
     if status:
         logs = run.path / "logs"  # a start that was refused leaves none
         print(f"== {name} failed: see {logs if logs.is_dir() else 'above'}", file=sys.stderr, flush=True)

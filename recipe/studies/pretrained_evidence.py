@@ -6,13 +6,14 @@ that the evidence does not use, `sequence` shows whether GRPO forgets at all; `c
 did to text that it never names is measured, and its checkpoint is removed. A study that was stopped resumes.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from recipe.records.arms import finished_runs
 from recipe.records.kept_runs import is_file
 from recipe.records.run_directory import RunDirectory
+from recipe.reports.bars import ARM as CLOSED_LOOP
 from recipe.runtime.options import PretrainedEvidenceOptions
 from recipe.studies.arm_options import (
     RATE,
@@ -154,10 +155,11 @@ _GOAL = ("--reach", REACH, "--window", WINDOW)
 _BLOCKS = ("--blocks", "order")  # each seed has one order
 _SAFE_ARMS, _TOGETHER = "grpo rehearsal ewc closed_loop", "credit_closed_loop"
 STAGES = {
-    "rates": Stage(*_A, "grpo partial credit", "100 101", _rates, (("online", *_GOAL),)),
+    "rates": Stage(*_A, "grpo partial credit", "100 101", _rates, (("online", *_GOAL, "--each"),)),
     "credit": Stage(
         *_A, "grpo partial credit credit_shuffled grpo_more_samples", "30 31 32 33 34 35", _one_order,
-        (("online", *_GOAL, "--contrasts", *_CONTRASTS), ("speed", "--reach", REACH), ("general",)), own_rates=True,
+        (("online", *_GOAL, "--each", "--contrasts", *_CONTRASTS), ("speed", "--reach", REACH), ("general",)),
+        own_rates=True,
     ),
     "sequence": Stage(*_B, "grpo", "100 101", _in_orders, (("skills",),)),
     "tune": Stage(*_B, TUNED, "100 101", _strengths, (("skills",),)),
@@ -191,12 +193,14 @@ FOLDERS = {"both": "safe"}
 def evidence_pretrained(steps: Steps[PretrainedEvidenceOptions], stage: str = "", *overrides: str) -> None:
     """STAGE `rates`, `sequence`, `tune`, then `credit`, `safe` and `both`."""
     known("stage", [stage], STAGES)
+    if steps.options.values and stage != "tune":
+        raise Stopped(f"VALUES={steps.options.values} are strengths that the stage tune tries: unset VALUES")
     chosen, title = STAGES[stage], FOLDERS.get(stage, stage)
     steps = _with_kept(steps.with_length(EXPERIMENT), title)
     out = f"outputs/{FOLDER}.{title}"
     named = (*overrides, *steps.options.train.split())
     runs = chosen.runs(chosen, steps, named)  # first: it stops a study without tuning
-    start = _start(chosen, steps)
+    start = _start(chosen, steps, overrides)
     make_english(steps, chosen.data, *chosen.skills)
     steps.take_kept(out)
     rows = {"train": f"{chosen.data}/train.parquet", "val": f"{chosen.data}/{chosen.validated}.parquet"}
@@ -218,8 +222,15 @@ def evidence_pretrained(steps: Steps[PretrainedEvidenceOptions], stage: str = ""
             _measure_general(steps, out, start)
         steps.keep_runs(out)
     for report, *options in chosen.reports:
+        if report == "bars" and _judged(options) not in (steps.options.arms or chosen.arms).split():
+            continue
         steps.attempt("recipe.report", report, out, *options, *_expected(stage, chosen, steps, named))
     stop_if_a_run_failed(steps.failed)
+
+
+def _judged(options: Sequence[str]) -> str:
+    """The arm that `report bars` judges with these options."""
+    return options[list(options).index("--arm") + 1] if "--arm" in options else CLOSED_LOOP
 
 
 def _with_kept(steps: Steps[PretrainedEvidenceOptions], title: str) -> Steps[PretrainedEvidenceOptions]:
@@ -258,14 +269,15 @@ def _measure_general(steps: Steps[PretrainedEvidenceOptions], out: str, start: s
                 _drop_checkpoints(steps, run)
 
 
-def _require_room_for(stage: Stage, steps: Steps[PretrainedEvidenceOptions], model: str) -> None:
+def _require_room_for(stage: Stage, steps: Steps[PretrainedEvidenceOptions], model: str, overrides: Overrides) -> None:
     """Refuse the stage before it makes anything where one of its arms needs more memory than this machine has."""
     if steps.on_gpus:
         return
     for arm in (steps.options.arms or stage.arms).split():
         steps.module(
             "recipe.memory", f"experiment={stage.experiment}", f"actor_rollout_ref.model.path={model}",
-            f"data.max_response_length={steps.options.length}", *_arm(arm, steps), *steps.options.train.split(),
+            f"data.max_response_length={steps.options.length}", *_arm(arm, steps), *overrides,
+            *steps.options.train.split(),
         )  # fmt: skip
 
 
@@ -274,11 +286,11 @@ def _drop_checkpoints(steps: Steps[PretrainedEvidenceOptions], run: RunDirectory
         steps.run("rm", "-r", str(run.checkpoints))
 
 
-def _start(stage: Stage, steps: Steps[PretrainedEvidenceOptions]) -> str:
+def _start(stage: Stage, steps: Steps[PretrainedEvidenceOptions], overrides: Overrides) -> str:
     """The model that every run starts from: that of scripts/pretrained.sh."""
     steps.run("bash", "scripts/setup.sh", steps.serving)
     model = base_model(steps, steps.options.model, OUT)
-    _require_room_for(stage, steps, model)
+    _require_room_for(stage, steps, model, overrides)
     make_english(steps, DATA)
     return supervised_start(steps, model, DATA, f"{OUT}/start")
 

@@ -22,7 +22,7 @@ from recipe.studies.arm_options import (
 )
 from recipe.studies.files import MICRO_ROWS
 from recipe.studies.papers import ORDERS
-from recipe.studies.steps import MadeWith, Steps, say
+from recipe.studies.steps import MadeWith, Steps, Stopped, say
 
 ARMS = "grpo ewc replay rehearsal random_gradients qp_solutions closed_loop"
 ESTIMATES = (
@@ -59,6 +59,8 @@ TUNED = "ewc replay rehearsal qp_solutions closed_loop"
 def evidence_safe(steps: Steps[OrderOptions], stage: str = "", *overrides: str) -> None:
     """STAGE `tune`, then `arms`, then the others."""
     known("stage", [stage], STAGES)
+    if steps.options.values and stage != "tune":
+        raise Stopped(f"VALUES={steps.options.values} are strengths that the stage tune tries: unset VALUES")
     out = f"outputs/evidence_safe.{stage}"
     data, start, experiment = (
         ("data/micro6", SIX_START, "paper_b6") if stage == "six" else ("data/micro", (), "paper_b")

@@ -148,11 +148,13 @@ class Steps(Generic[Given]):
         except OSError as error:
             raise Stopped(f"cannot start {command[0]}: {error.strerror}") from error
         try:
-            with passing_sigterm_on(process):
+            with passing_sigterm_on(process) as asked:
                 answer, _ = process.communicate()
         except KeyboardInterrupt:
             process.wait()  # the terminal interrupts the command, too, which may have something to save
             raise
+        if asked:  # however the command ended: nothing else begins
+            raise CommandFailed(f"{' '.join(command[:3])}: asked to stop", STATUS)
         if process.returncode:
             raise _failure(" ".join(command[:3]), process.returncode)
         return answer or ""

@@ -7,9 +7,11 @@ import pytest
 from omegaconf import OmegaConf
 
 from recipe import keep, report
+from recipe.keep import LEFT_OUT, _is_among
 from recipe.records.arms import finished_runs
 from recipe.records.run_directory import RunDirectory
 from recipe.records.versions import VERSION
+from recipe.reports.hacks import SHARES
 
 
 def finish(folder: Path, name: str, end: bool = True) -> RunDirectory:
@@ -52,6 +54,10 @@ def test_a_kept_run_gives_the_same_tables_and_holds_nothing_else(tmp_path: Path,
     of_folder, _, unfinished = tables[0].partition("\n\n| caution ")
     assert f"{of_folder}\n" == tables[1] == tables[2]
     assert unfinished.endswith("| not finished, left out | update 1, no error recorded | grpo.s1 |\n")
+
+
+def test_what_the_report_on_hacking_reads_is_kept():
+    assert not any(_is_among(key, LEFT_OUT) for key in SHARES)
 
 
 def test_the_tables_of_a_file_go_beside_it(tmp_path: Path, capsys):

@@ -196,6 +196,12 @@ def test_skills_are_judged_by_the_bars_of_the_plan_and_both_against_each_alone(t
     ]
 
 
+def test_bars_are_left_out_without_the_arm_that_they_judge(tuned: None):
+    for stage, arms, judged in (("safe", "grpo ewc", 0), ("safe", "closed_loop", 1), ("both", "credit", 0)):
+        reports = of_module(dry("evidence_pretrained", stage, SEEDS="30", ARMS=arms), "recipe.report")
+        assert sum(" bars " in one for one in reports) == judged
+
+
 def test_the_start_is_made_before_the_rows_and_the_rows_before_the_runs():
     commands = dry("evidence_pretrained", "credit", SEEDS="30", ARMS="grpo")
     order = ("data_prep.pretrained", "recipe.sft", "data_prep.english --out data/english_credit", "recipe.train")
@@ -316,6 +322,7 @@ def test_another_stage_order_or_arm_is_refused():
         (["all"], {}, "unknown stage 'all'; valid ones: rates, credit, sequence, tune, safe, both"),
         (["safe"], {"ORDERS": "up"}, "unknown order 'up'"),
         (["tune"], {"ARMS": "grpo"}, "arm 'grpo' has no strength"),
+        (["safe"], {"VALUES": "0.03"}, "VALUES=0.03 are strengths that the stage tune tries: unset VALUES"),
         (["tune"], {"VALUES": "0.03"}, "VALUES=0.03 are strengths of one arm: name it, such as ARMS=rehearsal"),
         (["credit"], {"KEPT": "runs.jsonl.xz"}, "name a folder, which gets one file per stage"),
     ):
