@@ -9,6 +9,9 @@ Overrides = tuple[str, ...]
 ARM, SEED = "${hydra:runtime.choices.arm}", "s${data.seed}"
 RATE, SAMPLES = "actor_rollout_ref.actor.optim.lr", "actor_rollout_ref.rollout.n"
 
+CLOSED_LOOP = "closed_loop"
+"""The arm that `recipe.report bars` judges."""
+
 STRENGTHS = {
     "kl": ("actor_rollout_ref.actor.kl_loss_coef", "0.1,0.5,2.0"),
     "ewc": ("penalty.strength", "1000.0,10000.0,100000.0"),

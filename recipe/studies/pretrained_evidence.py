@@ -13,9 +13,9 @@ from pathlib import Path
 from recipe.records.arms import finished_runs
 from recipe.records.kept_runs import is_file
 from recipe.records.run_directory import RunDirectory
-from recipe.reports.bars import ARM as CLOSED_LOOP
 from recipe.runtime.options import PretrainedEvidenceOptions
 from recipe.studies.arm_options import (
+    CLOSED_LOOP,
     RATE,
     SAMPLES,
     SEED,

@@ -8,10 +8,10 @@ mixed, and one after the other; `six` has six skills. A stopped study resumes.
 
 from pathlib import Path
 
-from recipe.reports.bars import ARM as CLOSED_LOOP
 from recipe.runtime.options import OrderOptions, RunsOptions
 from recipe.studies.arm_options import (
     ARM,
+    CLOSED_LOOP,
     SEED,
     alone,
     known,

@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
+from recipe.reports.bars import ARM as JUDGED
 from recipe.reports.bars import CONFIRMATORY
 from recipe.runtime.options import OrderOptions
 from recipe.settings import read_settings
-from recipe.studies.arm_options import STRENGTHS
+from recipe.studies.arm_options import CLOSED_LOOP, STRENGTHS
 from recipe.studies.safe import ARMS, ENLARGED, ESTIMATES, TUNED, merge_single_runs
 from recipe.studies.steps import Steps
 from recipe.training.schedule import make_plan
@@ -48,6 +49,7 @@ def test_each_arm_with_a_strength_gets_equally_many_tuning_runs_on_seeds_that_no
 
 
 def test_bars_are_not_judged_without_the_arm_that_they_judge():
+    assert CLOSED_LOOP == JUDGED
     assert not any(" bars " in one for one in dry("evidence_safe", "arms", ARMS="grpo ewc", SEEDS="20"))
     assert any(" bars " in one for one in dry("evidence_safe", "arms", ARMS="grpo closed_loop", SEEDS="20"))
 
