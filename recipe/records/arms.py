@@ -9,7 +9,7 @@ import argparse
 import re
 import sys
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from recipe.records import kept_runs
@@ -104,15 +104,6 @@ def _weights_by_repeat(runs: Sequence[RunDirectory]) -> dict[str, dict[str, list
     return repeats
 
 
-def _over_repeats(by_repeat: Mapping[str, Mapping[str, list[str]]]) -> dict[str, list[str]]:
-    """Names of the runs by starting weights."""
-    found: dict[str, list[str]] = defaultdict(list)
-    for weights in by_repeat.values():
-        for digest, names in weights.items():
-            found[digest] += names
-    return dict(found)
-
-
 def study_notes(
     source: Path,
     runs: Sequence[RunDirectory],
@@ -140,9 +131,9 @@ def study_notes(
     rows += [("not tuned", arm, "all") for arm in untuned]
     for kind in ("commit", "processor"):
         rows += _unlike(kind, _by_start(kind, runs))
-    by_repeat = _weights_by_repeat(runs)
-    within = [row for repeat, weights in by_repeat.items() for row in _unlike(f"starting weights of {repeat}", weights)]
-    rows += within or _unlike("starting weights, one in each repeat", _over_repeats(by_repeat))
+    by_repeat = _weights_by_repeat(runs).items()
+    within = [row for repeat, weights in by_repeat for row in _unlike(f"starting weights of {repeat}", weights)]
+    rows += within or _unlike("starting weights, one in each repeat", _by_start("weights", runs))
     return [markdown_table(["caution", "what", "runs"], rows)] if rows else []
 
 

@@ -43,8 +43,8 @@ class RunOutcome:
     average: float
     forgetting: float
     new_skill: float
-    lost: float = math.nan
-    learned: float = math.nan
+    lost: float
+    learned: float
 
 
 ArmRuns = Mapping[str, Mapping[str, RunOutcome]]

@@ -47,6 +47,12 @@ def mixed(updates: int) -> Overrides:
     return "protocol=mixed", "protocol.every_skill=true", f"trainer.total_training_steps={updates}"
 
 
+def check_values(named: str, stage: str) -> None:
+    """Stopped for VALUES of a stage that tries no strengths."""
+    if named and stage != "tune":
+        raise Stopped(f"VALUES={named} are strengths that the stage tune tries: unset VALUES")
+
+
 def tuning_runs(given: str | None, tuned: str, named: str = "") -> list[tuple[str, str, str]]:
     """Overrides that run the named arms, or all of `tuned`, with each strength; Stopped for one that is not tuned.
 

@@ -21,6 +21,7 @@ from recipe.studies.arm_options import (
     SEED,
     STRENGTHS,
     Overrides,
+    check_values,
     known,
     stop_if_a_run_failed,
     tuning_runs,
@@ -193,8 +194,7 @@ FOLDERS = {"both": "safe"}
 def evidence_pretrained(steps: Steps[PretrainedEvidenceOptions], stage: str = "", *overrides: str) -> None:
     """STAGE `rates`, `sequence`, `tune`, then `credit`, `safe` and `both`."""
     known("stage", [stage], STAGES)
-    if steps.options.values and stage != "tune":
-        raise Stopped(f"VALUES={steps.options.values} are strengths that the stage tune tries: unset VALUES")
+    check_values(steps.options.values, stage)
     chosen, title = STAGES[stage], FOLDERS.get(stage, stage)
     steps = _with_kept(steps.with_length(EXPERIMENT), title)
     out = f"outputs/{FOLDER}.{title}"

@@ -14,6 +14,7 @@ from recipe.studies.arm_options import (
     CLOSED_LOOP,
     SEED,
     alone,
+    check_values,
     known,
     listed,
     mixed,
@@ -22,7 +23,7 @@ from recipe.studies.arm_options import (
 )
 from recipe.studies.files import MICRO_ROWS
 from recipe.studies.papers import ORDERS
-from recipe.studies.steps import MadeWith, Steps, Stopped, say
+from recipe.studies.steps import MadeWith, Steps, say
 
 ARMS = "grpo ewc replay rehearsal random_gradients qp_solutions closed_loop"
 ESTIMATES = (
@@ -59,8 +60,7 @@ TUNED = "ewc replay rehearsal qp_solutions closed_loop"
 def evidence_safe(steps: Steps[OrderOptions], stage: str = "", *overrides: str) -> None:
     """STAGE `tune`, then `arms`, then the others."""
     known("stage", [stage], STAGES)
-    if steps.options.values and stage != "tune":
-        raise Stopped(f"VALUES={steps.options.values} are strengths that the stage tune tries: unset VALUES")
+    check_values(steps.options.values, stage)
     out = f"outputs/evidence_safe.{stage}"
     data, start, experiment = (
         ("data/micro6", SIX_START, "paper_b6") if stage == "six" else ("data/micro", (), "paper_b")

@@ -123,7 +123,7 @@ class Steps(Generic[Given]):
         self.run(self.python, "-m", name, *arguments)
 
     def attempt(self, name: str, *arguments: str) -> bool:
-        """As `module`, but the study outlives one that fails, which is told and counted. Whether it ended well."""
+        """As `module`, but the study outlives one that fails: it prints and counts it. Whether it ended well."""
         try:
             self.module(name, *arguments)
         except CommandFailed as error:

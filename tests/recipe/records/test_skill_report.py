@@ -83,6 +83,9 @@ def test_measures_are_those_of_the_definitions() -> None:
     assert numbers["forgetting"] == pytest.approx([0.2, -0.1, -0.6])
     # Only write and trace were trained before the last stage.
     assert numbers["mean_forgetting_of_earlier_skills"] == pytest.approx(0.05)
+    # Their stages ended at 0.8, 0.6 and 0.9; write ends 0.2 lower, trace 0.1 higher.
+    assert numbers["learned"] == pytest.approx(2.3 / 3)
+    assert numbers["lost_since_stage"] == pytest.approx(0.05)
     assert numbers["forward_transfer"] == [None, pytest.approx(0.2), pytest.approx(-0.1)]
     assert numbers["interference"]["measured"][1] == pytest.approx([-0.3, 0.3, -0.1])
     assert numbers["interference"]["predicted"] is None
@@ -94,6 +97,7 @@ def test_a_skill_trained_again_last_is_not_an_earlier_one() -> None:
     record = SkillRecord(["write", "trace"], [[0.8, 0.1], [0.5, 0.6], [0.9, 0.4]], [0.2, 0.1], trained=[[0], [1], [0]])
     assert record.earlier == [1]
     assert record.mean_forgetting == pytest.approx(0.2)
+    assert record.learned == pytest.approx(0.75)
 
 
 def test_levels_of_several_skills_forget_those_of_earlier_levels_and_learn_all_of_the_last_one() -> None:

@@ -69,7 +69,7 @@ def test_a_seed_that_lacks_an_order_is_no_block():
 
 
 def test_where_each_seed_has_one_order_a_block_is_a_seed_in_its_order():
-    """Gains 0.2 and 0.1; with blocks of both orders there would be none."""
+    """Both gains are 0.2; with blocks of both orders there would be none."""
     one = {
         name: {"s0": {"forward": own["s0"]["forward"]}, "s1": {"backward": own["s1"]["backward"]}}
         for name, own in ARMS.items()
@@ -82,7 +82,6 @@ def test_where_each_seed_has_one_order_a_block_is_a_seed_in_its_order():
     assert {order: of.estimate for order, of in found.by_order.items()} == pytest.approx(
         {"forward": 0.2, "backward": 0.2}
     )
-    assert len(contrasts(Study(ARMS, apart=True), "closed_loop", ["grpo"])) == 1
     assert contrasts(Study(ARMS, apart=True), "closed_loop", ["grpo"])[0].blocks == 4
 
 

@@ -31,9 +31,13 @@ def test_orders_of_a_seed_are_one_block_and_a_seed_without_both_is_left_out(tmp_
     assert f"Incomplete: no block with {lacking}; Holm counts 6 contrasts." in text
     assert "| forward | 0.0 [0.0, 0.0] |" in text
     assert "- forgetting at most 3 points, upper end at most 5: MISSED; 5.0 [-58.5, 68.5] over 2 blocks" in text
+    assert "- loss since a skill's stage ended at most 3 points, upper end at most 5: MISSED; 5.0" in text
     assert "- final average ahead of rehearsal (Holm, 5%): not judged; no block of both arms" in text
     assert "- no level below its line: not judged; 0 of 4 runs verified steps" in text
     assert report.main(["bars", str(tmp_path / "b"), "--arm", "other"]) == 2
+    assert report.main(["bars", str(tmp_path / "b"), "--blocks", "order"]) == 0
+    # Four blocks: 30, 20, 20 and 20 points.
+    assert "| closed_loop - grpo | 4 | +22.5 [+14.5, +30.5] |" in capsys.readouterr().out
     words = ["--controls", "grpo", "ewc", "--family", "grpo", "ewc", "closed_loop", "--expect", "ewc", "--repeats", "x"]
     assert report.main(["bars", str(tmp_path / "b"), *words]) == 0
     text = (tmp_path / "b" / "summary" / "bars.md").read_text()
