@@ -305,6 +305,7 @@ def train(config: DictConfig) -> None:
     from workers.cpu.verl_platform import is_cpu_platform
     from workers.engines import prepare_worker_process
 
+    end_with_parent()  # a rank that waits for the others would outlive its launcher by half an hour
     if is_cpu_platform():
         prepare_worker_process()
     else:

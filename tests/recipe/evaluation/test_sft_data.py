@@ -1,6 +1,9 @@
 import os
 import signal
+import socket
+import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import huggingface_hub.constants
@@ -158,6 +161,30 @@ def test_sigterm_reaches_the_training_and_is_no_failure(tmp_path, monkeypatch, c
     finally:
         signal.signal(signal.SIGTERM, before)
     assert "was stopped; the same command resumes it" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_a_rank_that_waits_for_another_ends_with_its_launcher(tmp_path):
+    start = (
+        "import subprocess, sys, time\n"
+        "subprocess.Popen([sys.executable, '-m', 'recipe.sft', 'sft_experiment=micro', *sys.argv[1:]])\n"
+        "time.sleep(600)"
+    )
+    with socket.create_server(("127.0.0.1", 0)) as rank_0:  # it listens and never answers
+        rank_0.settimeout(120)
+        meeting = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(rank_0.getsockname()[1]), "WORLD_SIZE": "2"}
+        environment = os.environ | meeting | {"RANK": "1", "LOCAL_RANK": "1", "VERL_PLATFORM": "cpu"}
+        command = [sys.executable, "-c", start, f"trainer.default_local_dir={tmp_path}"]
+        launcher = subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL)
+        try:
+            rank_1, _ = rank_0.accept()
+        finally:
+            launcher.kill()
+            launcher.wait()
+        rank_1.settimeout(60)
+        with rank_1, suppress(ConnectionResetError):
+            while rank_1.recv(4096):  # ends when the process does
+                pass
 
 
 def test_a_folder_takes_no_other_demonstrations_and_settings_and_loses_nothing(tmp_path, monkeypatch, capsys):
