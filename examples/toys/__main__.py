@@ -4,6 +4,7 @@
     python -m examples.toys grid          the same with programs of lines, for every mapping of credit (minutes)
     python -m examples.toys tests         the same with credits that count some of the tests only
     python -m examples.toys sharing       the same by what lines share and how many programs an update samples
+    python -m examples.toys turns         credit per turn of an agent beside GiGPO
     python -m examples.toys projection    gain of a new skill vs. forgetting of old ones, with noisy constraints
 
 Each prints a Markdown table and writes it with results.json, and most with a picture, to --out.
@@ -20,10 +21,11 @@ from typing import Any
 
 import torch
 
-from examples.toys import counted_tests, credit, grid_study, pictures, projection, sharing
+from examples.toys import counted_tests, credit, grid_study, pictures, projection, sharing, turns
 from examples.toys.credit import CreditRun
 from examples.toys.grid import GridRun
 from examples.toys.projection import PROTECTED, ProtectionRun
+from examples.toys.turns import TurnsRun
 
 
 def main(arguments: list[str]) -> int:
@@ -81,6 +83,15 @@ def _of_programs(toy: Any, name: str, options: argparse.Namespace) -> str:
     return table
 
 
+def _turns(options: argparse.Namespace) -> str:
+    torch.set_num_threads(1)
+    run = TurnsRun(seeds=options.seeds, updates=options.updates, seed=options.seed)
+    results = list(turns.study(run))
+    table = turns.table(results)
+    _record(options.out or "outputs/toy/turns", table, turns.record(run, results))
+    return table
+
+
 def _projection(options: argparse.Namespace) -> str:
     run = ProtectionRun(seeds=options.seeds, updates=options.updates, seed=options.seed)
     results = list(projection.study(run, options.cosines, options.epsilons))
@@ -116,6 +127,7 @@ def _parser() -> argparse.ArgumentParser:
         ("sharing", partial(_of_programs, sharing, "sharing"), 400),
     ):
         _add_grid(toys.add_parser(name, formatter_class=argparse.ArgumentDefaultsHelpFormatter), toy, limit)
+    _add_turns(toys.add_parser("turns", formatter_class=argparse.ArgumentDefaultsHelpFormatter))
     _add_projection(toys.add_parser("projection", formatter_class=argparse.ArgumentDefaultsHelpFormatter))
     for subcommand in toys.choices.values():
         subcommand.add_argument("--seed", type=int, default=0, help="seed of the random numbers")
@@ -136,6 +148,12 @@ def _add_grid(parser: argparse.ArgumentParser, toy: Callable[[argparse.Namespace
     parser.set_defaults(toy=toy)
     parser.add_argument("--seeds", type=int, default=GridRun.seeds, help="independent runs of each arm")
     parser.add_argument("--limit", type=int, default=limit, help="updates after which a run ends unsolved")
+
+
+def _add_turns(parser: argparse.ArgumentParser) -> None:
+    parser.set_defaults(toy=_turns)
+    parser.add_argument("--seeds", type=int, default=TurnsRun.seeds, help="independent runs of each arm")
+    parser.add_argument("--updates", type=int, default=TurnsRun.updates, help="of a run")
 
 
 def _add_projection(parser: argparse.ArgumentParser) -> None:

@@ -88,6 +88,7 @@ class CreditSettings(Group):
     continuations: int = Field(default=Plan.continuations, ge=1)
     prefixes: Prefixes = Plan.prefixes
     discount: float = Plan.discount
+    all_or_nothing: bool = Plan.all_or_nothing
     coverage: bool = Plan.coverage
     align: bool = Plan.align
     skip_equal_groups: bool = True

@@ -97,7 +97,7 @@ AGENTS = CreditTask(
     "data/credit_agents",
     (),
     "grpo gigpo credit_turns",
-    "10 11 12 13",
+    "14 15 16 17",
     ("credit_turns:grpo", "credit_turns:gigpo", "gigpo:grpo"),
     "0.8",
     (),

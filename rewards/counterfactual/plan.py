@@ -34,6 +34,8 @@ class Plan:
     discount: for `returns`, the factor by which a reward loses worth per step before it.
     coverage: statements that no test executes have credit 0 without a replay (`coverage`); measured in the run that
         finds flaky programs, which takes place in any case.
+    all_or_nothing: a replay counts 1 if it passes every test, else 0; otherwise its share of them. Outcomes of single
+        tests are then not known to the credits.
     align: look for the same step under other names in the siblings' solutions (`alignment`), also where the replays do
         not depend on siblings; each sample then waits for its group.
     """
@@ -48,6 +50,7 @@ class Plan:
     prefixes: Prefixes = "even"
     discount: float = 1.0
     coverage: bool = False
+    all_or_nothing: bool = False
     align: bool = False
 
     @classmethod

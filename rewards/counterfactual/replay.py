@@ -132,11 +132,13 @@ async def estimate(
     # An agent that is right in its first turn has one step, which other samples of the group compare theirs with.
     if len(steps) < 2 and plan.unit != "turn" and plan.methods != ("returns",):
         return without_credit("unparsable" if unparsable else "one_step")
-    replayer = Replayer(verify, resume, measure, judge_new)
+    replayer = Replayer(verify, resume, measure, judge_new, all_or_nothing=plan.all_or_nothing)
     outcome = score if isinstance(score, Outcome) else Outcome(score)
     reference, cause = await _reference(edits, plan, outcome, replayer)
     if cause:
         return without_credit(cause)
+    if plan.all_or_nothing:
+        reference = reference.all_or_nothing()
     replayer.tests = len(reference.tests) if len(reference.tests) <= MAX_TESTS else 0
     rng = rng or random.Random(0)
     idle = unexecuted_steps(solution, steps, reference.executed) if plan.coverage else frozenset()

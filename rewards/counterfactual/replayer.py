@@ -43,6 +43,10 @@ class Outcome(NamedTuple):
         alike = len(self.tests) != len(other.tests) or self.tests == other.tests
         return self.score == other.score and alike
 
+    def all_or_nothing(self) -> "Outcome":
+        """R 1 if every test passed, else 0; without single tests, of which that is no mean."""
+        return self._replace(score=self.score if math.isnan(self.score) else float(self.score >= 1.0), tests=())
+
     def vector(self, tests: int) -> Array:
         """R and the outcomes of that many tests, 1.0 for one that passed; NaN for those that are not known."""
         if len(self.tests) == tests:
@@ -107,7 +111,7 @@ class Replayer:
     could not judge. timeouts: those over their time limit. judged: those that were passed to the verifier. tests:
     number of tests in the vectors, set once the solution's own are known. written, rewritten: the solution, and in the
     layout of its replays, set with its reference. measure: a verifier that also reports the statements that were
-    executed. judge_new: a verifier of continuations, which are answers of their own.
+    executed. judge_new: a verifier of continuations, which are answers of their own. all_or_nothing: as in `Plan`.
     """
 
     def __init__(
@@ -116,6 +120,8 @@ class Replayer:
         resume: Resume | None = None,
         measure: Verify | None = None,
         judge_new: Verify | None = None,
+        *,
+        all_or_nothing: bool = False,
     ):
         self.verify = verify
         self.judge_new = judge_new or verify
@@ -124,6 +130,7 @@ class Replayer:
         self.measure = measure or verify
         self.resume = resume
         self.tests = 0
+        self.all_or_nothing = all_or_nothing
         self._replays: list[Replay] = []
         self.asked = self.invalid = self.unjudged = self.timeouts = self.judged = 0
 
@@ -169,7 +176,7 @@ class Replayer:
         known = "".join(str(int(passed)) for passed in outcome.tests) if len(outcome.tests) <= MOST_TESTS else ""
         found = Replay(change, step, *lines, outcome.score, known, "" if math.isfinite(outcome.score) else cause)
         self._replays.append(found)
-        return outcome.vector(self.tests)
+        return (outcome.all_or_nothing() if self.all_or_nothing else outcome).vector(self.tests)
 
     def replays(self) -> list[Replay]:
         """At most `MOST` replays, those of single steps first, in an order that does not depend on when they ended."""

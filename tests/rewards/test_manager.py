@@ -121,7 +121,8 @@ async def test_resampling_gives_the_policy_the_prompt_without_its_padding():
             "credit": {"kind": "counterfactual", "methods": ["resample"], "unit": "statement", "text_steps": False}
             | {"budget": 4, "choice": "longest", "check_flaky": False, "continuations": 1}
             | {"prefixes": "even", "discount": 1.0, "patience": 1.0}
-            | {"skip_equal_groups": False, "seed": 0, "cache_size": 8, "coverage": False, "align": False},
+            | {"skip_equal_groups": False, "seed": 0, "cache_size": 8, "coverage": False, "align": False}
+            | {"all_or_nothing": False},
             "reward": {"num_workers": 1},
             "actor_rollout_ref": {"rollout": {"n": 1, "response_length": 20}},
         },

@@ -159,7 +159,7 @@ def test_agents_compare_credit_per_turn_with_gigpo_and_grpo_from_a_start_with_se
     assert "data_prep.micro --out data/credit_agents --skills write repair --agents" in commands
     assert of_module(commands, "recipe.sft")
     (run,) = of_module(commands, "recipe.train")
-    assert "data.seed=10,11,12,13 arm=grpo,gigpo,credit_turns " in run
+    assert "data.seed=14,15,16,17 arm=grpo,gigpo,credit_turns " in run
     assert "actor_rollout_ref.model.path=data/credit_agents/model skills.names=[write,repair]" in run
     (report,) = of_module(commands, "recipe.report")
     assert report.endswith("--contrasts credit_turns:grpo credit_turns:gigpo gigpo:grpo")

@@ -32,6 +32,7 @@ def test_an_old_run_gets_the_keys_that_it_lacks_with_what_it_did(tmp_path):
         "max_probability": 1.0,
         "align": False,
         "coverage": False,
+        "all_or_nothing": False,
     }
     assert config.actor_rollout_ref.actor.fsdp_config.seed == 7  # seeds follow the run's seed
     assert set(config) == {"data", "credit", "actor_rollout_ref"}  # adds no group
@@ -98,6 +99,7 @@ def test_a_setting_that_became_a_list_is_read_as_one():
         "max_probability": 1.0,
         "align": False,
         "coverage": False,
+        "all_or_nothing": False,
     }
     off = OmegaConf.create({"credit": {"kind": "off"}})
     assert "methods" not in upgraded(off, 3, "grpo.s0").credit

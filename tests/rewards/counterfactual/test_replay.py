@@ -57,6 +57,13 @@ def test_and_of_two_steps_gives_each_of_them_all():
     assert credits_of(present(0, 1)).values == [1, 1, 0, 0]
 
 
+def test_all_or_nothing_a_step_has_all_of_the_reward_or_nothing():
+    assert credits_of(additive, all_or_nothing=True).values == [1, 1, 1, 1]
+    assert credits_of(additive, "\n".join(LINES[:3]), all_or_nothing=True).values == [0, 0, 0]
+    cuts = {"methods": ("truncate",), "all_or_nothing": True}
+    assert credits_of(additive, **cuts).values == [0, 0, 0, 1]
+
+
 @given(*[st.lists(st.sampled_from("abc"), max_size=4)] * 4)
 def test_changed_lines_are_what_lies_between_equal_beginnings_and_ends(first, cut, put, last):
     old, new = first + cut + last, first + put + last
@@ -127,6 +134,18 @@ def test_a_replay_says_its_verdict_in_each_test_or_why_it_has_none():
     assert [(one.tests, one.cause) for one in found] == [
         ("0111", ""), ("", "time limit"), ("", "not judged"), ("1110", ""),
     ]  # fmt: skip
+
+
+def test_all_or_nothing_single_tests_are_not_known_to_credits_but_to_readers():
+    async def verify(changed):
+        passed = tuple(line in changed.splitlines() for line in LINES)
+        return Outcome(sum(passed) / 4, passed)
+
+    plan = Plan(check_flaky=False, all_or_nothing=True)
+    found = asyncio.run(estimate(PROGRAM, verify, plan, score=Outcome(1.0, (True,) * 4)))
+    assert found.values == [1, 1, 1, 1]
+    assert found.tests.shape == (4, 0)
+    assert [(one.score, one.tests) for one in found.replayed][:2] == [(0.75, "0111"), (0.75, "1011")]
 
 
 def test_a_sample_keeps_as_many_replays_as_a_reader_can_use():
