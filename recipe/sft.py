@@ -42,6 +42,8 @@ REFUSED, FAILED = 2, 1
 # Groups of the configuration that affect the result.
 GROUPS = ("data", "model", "optim", "verified")
 SECONDS_BETWEEN_LINES = 10.0
+LAUNCHER = "SKILLCREDIT_SFT_LAUNCHER"
+"""Environment variable of ranks: the process that started their torchrun."""
 
 
 def launch(config: DictConfig) -> int:
@@ -288,12 +290,23 @@ def train_under_torchrun(config: DictConfig, folder: Path, overrides: Sequence[s
 
 
 def _environment(config: DictConfig, metrics: Path) -> dict[str, str]:
-    variables = os.environ | {"VERL_FILE_LOGGER_PATH": str(metrics)}
+    variables = os.environ | {"VERL_FILE_LOGGER_PATH": str(metrics), LAUNCHER: str(os.getpid())}
     if config.trainer.device == "cpu":
         variables["VERL_PLATFORM"] = "cpu"
         variables.setdefault("GLOO_SOCKET_IFNAME", "lo")
         variables.setdefault("OMP_NUM_THREADS", str(threads_per_rank(config.trainer.n_gpus_per_node)))
     return variables
+
+
+def end_with_launcher() -> None:
+    """End this rank with torchrun, or at once if the command that started both has ended.
+
+    Ranks that wait for each other would outlive it by half an hour. Of a torchrun by hand, nothing is known.
+    """
+    if launcher := os.environ.get(LAUNCHER):
+        end_with_parent()
+        if not Path("/proc", launcher).exists():
+            sys.exit(STATUS)
 
 
 def train(config: DictConfig) -> None:
@@ -305,7 +318,6 @@ def train(config: DictConfig) -> None:
     from workers.cpu.verl_platform import is_cpu_platform
     from workers.engines import prepare_worker_process
 
-    end_with_parent()  # a rank that waits for the others would outlive its launcher by half an hour
     if is_cpu_platform():
         prepare_worker_process()
     else:
@@ -320,6 +332,8 @@ def train(config: DictConfig) -> None:
 
 @hydra.main(version_base=None, config_path="pkg://configs", config_name="sft")
 def main(config: DictConfig) -> None:
+    if "LOCAL_RANK" in os.environ:
+        end_with_launcher()
     settle_precision(config, "precision")
     if "LOCAL_RANK" in os.environ:
         train(config)

@@ -3,8 +3,8 @@
 An agent has three turns to write a program of four lines; it stops when all are right. The reward is all or nothing,
 and a program with two or three right lines passes half of the tests. The first attempt is often right, later ones
 seldom; most of what the policy knows, the turns share. So it matters how large the advantages of first turns, which all
-samples of a prompt have in common, are beside those of later turns, which mostly nobody else was in. A step has a fixed
-length, as Adam's has.
+samples of a prompt have in common, are beside those of later turns, which mostly nobody else was in; their common size
+does not: a step is divided by the norm of the gradient, as Adam's hardly depends on it.
 """
 
 from collections.abc import Iterator, Sequence

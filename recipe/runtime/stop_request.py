@@ -48,7 +48,7 @@ def passing_sigterm_on(command: subprocess.Popen[Any]) -> Iterator[list[int]]:
 
 
 def end_with_parent() -> None:
-    """Let SIGTERM end this process when its parent dies, even by SIGKILL; a `preexec_fn` of main threads.
+    """Let SIGTERM end this process when the thread that started it ends, even by SIGKILL; also as a `preexec_fn`.
 
     Without it a command would go on writing beside the one that resumes its work.
     """

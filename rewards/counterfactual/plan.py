@@ -34,8 +34,8 @@ class Plan:
     discount: for `returns`, the factor by which a reward loses worth per step before it.
     coverage: statements that no test executes have credit 0 without a replay (`coverage`); measured in the run that
         finds flaky programs, which takes place in any case.
-    all_or_nothing: a replay counts 1 if it passes every test, else 0; otherwise its share of them. Outcomes of single
-        tests are then not known to the credits.
+    all_or_nothing: a solution and its replays count 1 if they pass every test, else 0, and credits know no single
+        tests; otherwise the share of tests. What siblings are told apart by stays the share.
     align: look for the same step under other names in the siblings' solutions (`alignment`), also where the replays do
         not depend on siblings; each sample then waits for its group.
     """

@@ -34,12 +34,13 @@ def test_samples_stop_when_they_are_right_and_only_equal_pasts_are_one_state():
     assert len(states[:, 0].unique()) == PROMPTS
 
 
+# 2 a (c - mean) / (2 std) with a = sqrt(7 / 8), GRPO's root mean square; 2 a (c - mean) / (7 / 8) where one differs.
+@pytest.mark.parametrize(("right", "share"), [(1, 0.756), (2, 0.935), (4, 0.935), (7, 0.756)])
 @pytest.mark.parametrize("name", ["credit, strength 2", "credit, strength 2, all or nothing"])
-def test_with_strength_2_turns_that_are_whole_episodes_have_nearly_grpos_advantage(name: str):
-    episodes = of_one_turn(4)
+def test_with_strength_2_a_single_turn_has_most_of_grpos_advantage(name: str, right: int, share: float):
+    episodes = of_one_turn(right)
     grpo, credit = (turn_advantages(arm, episodes)[:, 0] for arm in (CREDIT["grpo"], CREDIT[name]))
-    # 2 a (c - mean) / (std + std) with a = sqrt(7 / 8), GRPO's root mean square
-    assert credit.tolist() == pytest.approx((grpo * (7 / 8) ** 0.5).tolist(), rel=1e-4)
+    assert (credit / grpo).tolist() == pytest.approx([share] * len(credit), abs=0.001)
 
 
 def test_half_right_turns_of_a_group_that_failed_teach_nothing_where_half_right_counts_as_wrong():

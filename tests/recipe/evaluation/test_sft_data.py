@@ -163,6 +163,17 @@ def test_sigterm_reaches_the_training_and_is_no_failure(tmp_path, monkeypatch, c
     assert "was stopped; the same command resumes it" in capsys.readouterr().err
 
 
+def test_a_rank_whose_launcher_has_ended_does_not_begin(monkeypatch):
+    monkeypatch.setattr(recipe.sft, "end_with_parent", lambda: None)
+    ended = subprocess.Popen(["true"])
+    ended.wait()
+    monkeypatch.setenv(recipe.sft.LAUNCHER, str(ended.pid))
+    with pytest.raises(SystemExit, match="143"):
+        recipe.sft.end_with_launcher()
+    monkeypatch.setenv(recipe.sft.LAUNCHER, str(os.getpid()))
+    recipe.sft.end_with_launcher()
+
+
 @pytest.mark.slow
 def test_a_rank_that_waits_for_another_ends_with_its_launcher(tmp_path):
     start = (
@@ -174,6 +185,7 @@ def test_a_rank_that_waits_for_another_ends_with_its_launcher(tmp_path):
         rank_0.settimeout(120)
         meeting = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(rank_0.getsockname()[1]), "WORLD_SIZE": "2"}
         environment = os.environ | meeting | {"RANK": "1", "LOCAL_RANK": "1", "VERL_PLATFORM": "cpu"}
+        environment |= {recipe.sft.LAUNCHER: str(os.getpid())}
         command = [sys.executable, "-c", start, f"trainer.default_local_dir={tmp_path}"]
         launcher = subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL)
         try:
