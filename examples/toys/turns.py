@@ -97,7 +97,7 @@ class Episodes:
         for turn, one in enumerate(seen):
             one[:, 1:] = -1
             one[:, 1 : 1 + LINES * turn] = spoken[:, : LINES * turn]
-        numbers = torch.stack(seen, 1).flatten(0, 1).unique(dim=0, return_inverse=True)[1]
+        numbers: Tensor = torch.stack(seen, 1).flatten(0, 1).unique(dim=0, return_inverse=True)[1]
         return numbers.view(len(self.words), TURNS).masked_fill(~self.taken, -1)
 
 
