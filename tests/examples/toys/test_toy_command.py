@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from examples.toys import counted_tests, grid_study
+from examples.toys import counted_tests, grid_study, turns
 from examples.toys.__main__ import main
 
 pytestmark = pytest.mark.slow  # each runs the command
@@ -32,6 +32,16 @@ def test_projection_writes_table_numbers_and_picture(tmp_path: Path, capsys: pyt
     assert record["run"] == {"seeds": 4, "updates": 5, "seed": 0}
     assert len(record["results"]) == 18
     assert (tmp_path / "gain_and_forgetting.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_turns_write_table_and_numbers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["turns", "--seeds", "3", "--updates", "3", "--out", str(tmp_path)]) == 0
+    printed = capsys.readouterr().out
+    assert (tmp_path / "results.md").read_text() == printed
+    assert [line.count("|") for line in printed.splitlines()] == [8] * (2 + 2 * len(turns.ARMS))
+    record = json.loads((tmp_path / "results.json").read_text())
+    assert record["run"] == {"seeds": 3, "updates": 3, "seed": 0}
+    assert record["results"][0]["ahead"]["estimate"] == 0  # of GRPO from itself
 
 
 def test_a_wrong_setting_ends_with_a_message(capsys: pytest.CaptureFixture[str]) -> None:
