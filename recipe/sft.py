@@ -299,7 +299,7 @@ def _environment(config: DictConfig, metrics: Path) -> dict[str, str]:
 
 
 def end_with_launcher() -> None:
-    """End this rank with torchrun, or at once if the command that started both has ended.
+    """End a rank with torchrun, or at once if the command that started both has ended; else do nothing.
 
     Ranks that wait for each other would outlive it by half an hour. Of a torchrun by hand, nothing is known.
     """
@@ -332,8 +332,7 @@ def train(config: DictConfig) -> None:
 
 @hydra.main(version_base=None, config_path="pkg://configs", config_name="sft")
 def main(config: DictConfig) -> None:
-    if "LOCAL_RANK" in os.environ:
-        end_with_launcher()
+    end_with_launcher()
     settle_precision(config, "precision")
     if "LOCAL_RANK" in os.environ:
         train(config)

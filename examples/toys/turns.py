@@ -92,12 +92,10 @@ class Episodes:
     @property
     def states(self) -> Tensor:
         """Numbers of what was seen before each turn (B, TURNS), equal within a group alone; -1 for no turn."""
-        spoken = (self.words + 1).masked_fill(~self.taken[:, :, None], 0).flatten(1)
-        seen = [self.group[:, None].repeat(1, 1 + LINES * TURNS) for _ in range(TURNS)]
-        for turn, one in enumerate(seen):
-            one[:, 1:] = -1
-            one[:, 1 : 1 + LINES * turn] = spoken[:, : LINES * turn]
-        numbers: Tensor = torch.stack(seen, 1).flatten(0, 1).unique(dim=0, return_inverse=True)[1]
+        earlier = torch.ones(TURNS, TURNS, dtype=torch.bool).tril(-1)
+        past = self.words[:, None].masked_fill(~earlier[:, :, None], -1).flatten(2)
+        seen = torch.cat([self.group[:, None, None].expand(-1, TURNS, 1), past], 2)
+        numbers: Tensor = seen.flatten(0, 1).unique(dim=0, return_inverse=True)[1]
         return numbers.view(len(self.words), TURNS).masked_fill(~self.taken, -1)
 
 

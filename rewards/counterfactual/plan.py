@@ -35,7 +35,7 @@ class Plan:
     coverage: statements that no test executes have credit 0 without a replay (`coverage`); measured in the run that
         finds flaky programs, which takes place in any case.
     all_or_nothing: a solution and its replays count 1 if they pass every test, else 0, and credits know no single
-        tests; otherwise the share of tests. What siblings are told apart by stays the share.
+        tests; otherwise the share of tests. Siblings stay compared by their shares.
     align: look for the same step under other names in the siblings' solutions (`alignment`), also where the replays do
         not depend on siblings; each sample then waits for its group.
     """

@@ -137,8 +137,7 @@ async def estimate(
     reference, cause = await _reference(edits, plan, outcome, replayer)
     if cause:
         return without_credit(cause)
-    if plan.all_or_nothing:
-        reference = reference.all_or_nothing()
+    reference = replayer.counted(reference)
     replayer.tests = len(reference.tests) if len(reference.tests) <= MAX_TESTS else 0
     rng = rng or random.Random(0)
     idle = unexecuted_steps(solution, steps, reference.executed) if plan.coverage else frozenset()

@@ -164,6 +164,10 @@ class Replayer:
         self.unjudged += not math.isfinite(outcome.score)
         return outcome
 
+    def counted(self, outcome: Outcome) -> Outcome:
+        """The outcome as credits count it."""
+        return outcome.all_or_nothing() if self.all_or_nothing else outcome
+
     async def score(
         self, changed: WrittenSolution | None, change: Extent = "several", step: int = -1, *, continued: bool = False
     ) -> Array:
@@ -176,7 +180,7 @@ class Replayer:
         known = "".join(str(int(passed)) for passed in outcome.tests) if len(outcome.tests) <= MOST_TESTS else ""
         found = Replay(change, step, *lines, outcome.score, known, "" if math.isfinite(outcome.score) else cause)
         self._replays.append(found)
-        return (outcome.all_or_nothing() if self.all_or_nothing else outcome).vector(self.tests)
+        return self.counted(outcome).vector(self.tests)
 
     def replays(self) -> list[Replay]:
         """At most `MOST` replays, those of single steps first, in an order that does not depend on when they ended."""

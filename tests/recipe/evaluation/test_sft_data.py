@@ -163,7 +163,9 @@ def test_sigterm_reaches_the_training_and_is_no_failure(tmp_path, monkeypatch, c
     assert "was stopped; the same command resumes it" in capsys.readouterr().err
 
 
-def test_a_rank_whose_launcher_has_ended_does_not_begin(monkeypatch):
+def test_a_rank_whose_launcher_has_ended_does_not_begin(tmp_path, monkeypatch):
+    on_cpu = OmegaConf.create({"trainer": {"device": "cpu", "n_gpus_per_node": 1}})
+    assert recipe.sft._environment(on_cpu, tmp_path)[recipe.sft.LAUNCHER] == str(os.getpid())
     monkeypatch.setattr(recipe.sft, "end_with_parent", lambda: None)
     ended = subprocess.Popen(["true"])
     ended.wait()
