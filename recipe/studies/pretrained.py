@@ -1,5 +1,6 @@
 """A small pretrained model learns: model, English suite, supervised start, GRPO, and the model before and after."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from data_prep.pretrained import PretrainedError
@@ -28,15 +29,18 @@ def pretrained(steps: Steps[PretrainedOptions], model: str = "") -> None:
     steps = steps.with_length(EXPERIMENT)
     given = steps.options
     data, out = given.folder or DATA, given.out or OUT
-    model = base_model(steps, model or given.model, out)
+    runs = _runs(steps, out)
+    missing = sum(not Path(RUNS, run, "model").exists() for run in runs.values())
+    model = base_model(
+        steps, model or given.model, out, [("--runs", str(missing), f"experiment={EXPERIMENT}", *given.train.split())]
+    )
     make_english(steps, data)
     files = {split: f"{data}/{split}.parquet" for split in ("train", "val", "test")}
     steps.study = MadeWith(out, {"start": model}, files)
     start = supervised_start(steps, model, data, f"{out}/start")
     test = {"english_test": files["test"]}
     steps.evaluate(EXPERIMENT, start, f"{out}/before", test, *AS_TRAINED)
-    name, runs = _name(steps, out), _runs(steps, out)
-    evaluated = []
+    name, evaluated = _name(steps, out), []
     steps.take_kept(RUNS)
     for seed, run in runs.items():
         own = (f"data.train_files={files['train']}", f"data.val_files={files['val']}", f"data.seed={seed}")
@@ -70,12 +74,15 @@ def _was_kept(folder: str) -> bool:
     return RunDirectory(Path(folder)).finished and not Path(folder, manifest.FILE).exists()
 
 
-def base_model(steps: Steps[StartOptions], model: str, out: str) -> str:
-    """The folder of an instruct model, SmolLM2 if none is named, that fits this machine's memory and disk."""
+def base_model(steps: Steps[StartOptions], model: str, out: str, planned: Sequence[Sequence[str]]) -> str:
+    """The folder of an instruct model, SmolLM2 if none is named, that fits this machine's memory and disk.
+
+    planned: options of recipe.memory for each kind of run that is to follow the supervised start.
+    """
     if not model:
         model = MODEL
         steps.module("data_prep.pretrained", "--out", model)
-    _require_room(steps, model, out)
+    _require_room(steps, model, out, planned)
     model = steps.local_model(model)
     if not steps.dry:
         _require_instruct_model(model)
@@ -109,7 +116,7 @@ def supervised_start(steps: Steps[StartOptions], model: str, data: str, out: str
     return folder
 
 
-def _require_room(steps: Steps[StartOptions], model: str, out: str) -> None:
+def _require_room(steps: Steps[StartOptions], model: str, out: str, planned: Sequence[Sequence[str]]) -> None:
     """Plan the memory and disk of what is missing before anything large is fetched or trained.
 
     Refused if it does not fit.
@@ -126,16 +133,15 @@ def _require_room(steps: Steps[StartOptions], model: str, out: str) -> None:
         except UnknownShapeError as error:
             say(f"no memory plan: {error}")
             return
-    runs = sum(not Path(RUNS, run, "model").exists() for run in _runs(steps, out).values())
     if not Path(f"{out}/start/model").exists():
         steps.module(
             "recipe.memory", "--supervised", DEMONSTRATION_TOKENS, "sft_experiment=english", f"model.path={model}",
             f"trainer.default_local_dir={out}/start/sft", *given.sft.split(),
         )  # fmt: skip
-    steps.module(
-        "recipe.memory", "--runs", str(runs), f"experiment={EXPERIMENT}", f"actor_rollout_ref.model.path={model}",
-        f"data.max_response_length={given.length}", *given.train.split(),
-    )  # fmt: skip
+    for words in planned:
+        steps.module(
+            "recipe.memory", f"actor_rollout_ref.model.path={model}", f"data.max_response_length={given.length}", *words
+        )
 
 
 def _require_instruct_model(model: str) -> None:

@@ -269,18 +269,6 @@ def _measure_general(steps: Steps[PretrainedEvidenceOptions], out: str, start: s
                 _drop_checkpoints(steps, run)
 
 
-def _require_room_for(stage: Stage, steps: Steps[PretrainedEvidenceOptions], model: str, overrides: Overrides) -> None:
-    """Refuse the stage before it makes anything where one of its arms needs more memory than this machine has."""
-    if steps.on_gpus:
-        return
-    for arm in (steps.options.arms or stage.arms).split():
-        steps.module(
-            "recipe.memory", f"experiment={stage.experiment}", f"actor_rollout_ref.model.path={model}",
-            f"data.max_response_length={steps.options.length}", *_arm(arm, steps), *overrides,
-            *steps.options.train.split(),
-        )  # fmt: skip
-
-
 def _drop_checkpoints(steps: Steps[PretrainedEvidenceOptions], run: RunDirectory) -> None:
     if run.checkpoints.exists():
         steps.run("rm", "-r", str(run.checkpoints))
@@ -289,8 +277,11 @@ def _drop_checkpoints(steps: Steps[PretrainedEvidenceOptions], run: RunDirectory
 def _start(stage: Stage, steps: Steps[PretrainedEvidenceOptions], overrides: Overrides) -> str:
     """The model that every run starts from: that of scripts/pretrained.sh."""
     steps.run("bash", "scripts/setup.sh", steps.serving)
-    model = base_model(steps, steps.options.model, OUT)
-    _require_room_for(stage, steps, model, overrides)
+    arms = (steps.options.arms or stage.arms).split()
+    planned = [
+        (f"experiment={stage.experiment}", *_arm(arm, steps), *overrides, *steps.options.train.split()) for arm in arms
+    ]
+    model = base_model(steps, steps.options.model, OUT, planned)
     make_english(steps, DATA)
     return supervised_start(steps, model, DATA, f"{OUT}/start")
 
