@@ -200,8 +200,9 @@ class SkillCreditTrainingWorker(CpuReadyTrainingWorker):
             rollout_source(rows, each.skill, protection.token_mean)
             if each.solutions is None
             else solution_source(
-                each.solutions, temperature, self.engine.get_data_parallel_rank(), ranks, each.anchored
-            )
+                each.solutions, temperature, self.engine.get_data_parallel_rank(), ranks, each.anchored,
+                held_out=protection.held_out,
+            )  # fmt: skip
             for each in protection.constraints
         ]
         levels: list[float] = []

@@ -123,11 +123,12 @@ def passed_rows(data: TensorDict) -> TensorDict:
 
 def solution_source(
     solutions: Sequence[StoredSolution], temperature: float, rank: int, ranks: int, anchored: int = 0,
-    per_token: bool = False,
+    per_token: bool = False, held_out: bool = False,
 ) -> GradientSource | None:  # fmt: skip
     """This rank's share of stored solutions; None if none are stored.
 
     anchored: the first so many are an anchor set, whose level the pass measures, too. per_token: the unit is a token.
+    held_out: the gradient is that of the others alone; of all where there are no others.
     """
     if not solutions:
         return None
@@ -137,7 +138,11 @@ def solution_source(
     level = (torch.arange(len(solutions)) < anchored) / anchored if anchored else None
     batch = solution_batch(solutions, temperature)
     unit = token_log_likelihoods if per_token else log_likelihoods
-    return GradientSource(batch, halves, count, partial(_negative, likelihood=unit), level=level, likelihood=unit)
+    weights = None
+    if held_out and anchored < len(solutions):
+        weights = (torch.arange(len(solutions)) >= anchored).long()
+        count = int(weights[[*halves[0], *halves[1]]].sum())
+    return GradientSource(batch, halves, count, partial(_negative, likelihood=unit), weights, level, unit)
 
 
 def solution_batch(solutions: Sequence[StoredSolution], temperature: float) -> TensorDict:

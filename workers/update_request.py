@@ -64,7 +64,7 @@ class Protection:
     recovery: bound on the gain that a closed loop asks for, a cosine. tries, corrections: bisections of a step that its
     anchor sets refuse, and projections before them; tries None: steps are not verified. metric: that of the nearest
     step. noise, agreement: standard errors of a gradient that a step must clear, and the least split-half cosine of a
-    constraint that counts. per_module: one constraint for each type of module. control: seed of random signs on the
+    constraint that counts. held_out: the gradients of solutions leave the anchor sets out. per_module: one constraint for each type of module. control: seed of random signs on the
     correction (a control); None: none.
     """
 
@@ -83,6 +83,7 @@ class Protection:
     metric: Metric = "euclidean"
     noise: float = 0.0
     agreement: float = -1.0
+    held_out: bool = False
     per_module: bool = False
     control: int | None = None
 

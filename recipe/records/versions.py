@@ -13,7 +13,7 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-VERSION = 10
+VERSION = 11
 KEY = "records_version"
 CHECKPOINT_VERSION = 1
 """Of ``checkpoints/model.json``, as `KEY`; release 0.2.0 wrote version 1 without the number."""
@@ -141,6 +141,7 @@ CHANGES: dict[int, SettingsChange] = {
         added={"projection.verify_corrections": lambda config: 0 if config.projection.get("verify") else 3}
     ),
     10: SettingsChange(added={"credit.all_or_nothing": False}),
+    11: SettingsChange(added={"projection.held_out": False}),
 }
 
 

@@ -29,6 +29,7 @@ class ProjectionSettings(Group):
     verify_corrections: int = Field(default=3, ge=0, le=20)
     verify_tries: int = Field(default=6, ge=0, le=20)
     anchor_solutions: int = Field(default=16, ge=1, le=16)
+    held_out: bool = False
     metric: Metric = "euclidean"
     noise: float = Field(default=0.0, ge=0, allow_inf_nan=False)
     agreement: float = Field(default=-1.0, ge=-1, le=1)
@@ -80,6 +81,16 @@ class ProjectionSettings(Group):
         if self.anchored and (self.epsilon_kind != "absolute" or self.space != "displacement"):
             raise ValueError(
                 "closed_loop and verify count in units of J: set epsilon_kind=absolute and space=displacement"
+            )
+        if self.held_out and not (self.anchored and on_solutions):
+            raise ValueError(
+                "held_out keeps anchor sets of solutions out of the gradient, and there are none: set closed_loop=true "
+                "or verify=true, and constraint_source=solutions or both"
+            )
+        if self.held_out and self.solutions_per_protected <= self.anchor_solutions:
+            raise ValueError(
+                f"held_out leaves solutions for the gradient where solutions_per_protected "
+                f"({self.solutions_per_protected}) is above anchor_solutions ({self.anchor_solutions})"
             )
         if self.anchored and self.when == "forgetting":
             raise ValueError(

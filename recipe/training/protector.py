@@ -168,6 +168,7 @@ class Protector:
             metric=chosen.metric,
             noise=chosen.noise,
             agreement=chosen.agreement,
+            held_out=chosen.held_out,
             per_module=chosen.per_module,
             control=self._seed(step) if chosen.control == "random_signs" else None,
         )

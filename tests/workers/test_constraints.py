@@ -132,6 +132,29 @@ def test_gradient_and_level_are_in_nats_per_answer_so_that_slack_is_right_to_fir
     assert after - levels[0] == pytest.approx(1e-3 * float(found.square().sum()), rel=2e-3)
 
 
+def test_a_held_out_anchor_set_has_a_level_and_no_part_in_the_gradient():
+    engine = Bigrams()
+    (found,), levels = no_gradients(list(engine.module), 1), list[float]()
+    source = solution_source(SOLUTIONS, 1.0, 0, 1, anchored=1, held_out=True)
+    constraint_gradients(engine, [source], [found], MICRO_BATCH, levels)
+    each = [gradient(engine, answer(engine, solution)) for solution in SOLUTIONS]
+    assert torch.allclose(found[0], (each[1] + each[2]) / 2, atol=1e-6)
+    assert levels == [pytest.approx(float(answer(engine, SOLUTIONS[0]).detach()))]
+
+
+def test_where_all_solutions_are_anchors_none_is_held_out():
+    engine = Bigrams()
+    sources = [solution_source(SOLUTIONS, 1.0, 0, 1, anchored=3, held_out=held) for held in (True, False)]
+    found, _ = gradients_of(engine, sources)
+    assert found[0].any()
+    assert torch.equal(found[0], found[1])
+
+
+def test_the_ranks_of_a_held_out_source_count_their_own_share():
+    sources = [solution_source(SOLUTIONS, 1.0, rank, 2, anchored=1, held_out=True) for rank in (0, 1)]
+    assert [source.total for source in sources if source is not None] == [1, 1]  # rows 0 and 1, and row 2
+
+
 def test_the_gradient_of_rollouts_weighs_samples_of_the_skill_by_their_advantages():
     engine, data = Bigrams(), rollouts([1.0, -2.0, 5.0], [0, 0, 1], [0, 1, 0])
     found, agreements = gradients_of(engine, [rollout_source(data, skill) for skill in (0, 1, 2)])

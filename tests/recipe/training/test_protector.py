@@ -354,6 +354,9 @@ VERIFIED = {"verify": True, "constraint_source": "solutions"}
         ({"metric": "adam", "space": "gradient"}, "space=displacement"),
         ({"noise": 1.0, "method": "agem"}, "noise needs method=qp"),
         ({**VERIFIED, "control": "random_signs"}, "closed_loop=false and verify=false"),
+        ({"held_out": True}, "held_out keeps anchor sets of solutions out of the gradient, and there are none"),
+        ({"held_out": True, "closed_loop": True}, "and there are none"),  # of rollouts
+        ({**VERIFIED, "held_out": True, "solutions_per_protected": 16}, r"\(16\) is above anchor_solutions \(16\)"),
     ],
 )
 def test_options_that_would_have_no_effect_are_refused(projection: dict, message: str):
