@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Set up, then check style and types and run the tests.
-#   bash scripts/test.sh                 everything: unit tests, then slow tests in parallel with end-to-end tests
+#   bash scripts/test.sh                 unit tests, then slow tests in parallel with end-to-end tests
+#   bash scripts/test.sh night           also the end-to-end tests marked `night`, eight more starts of the real stack
 #   bash scripts/test.sh unit            only the unit tests
 #   bash scripts/test.sh gpu_pins        on a machine without a GPU: tests of configurations, recipe and workers with the
 #                                        pins of GPUs, in .venv-gpu (11 GB)
@@ -51,14 +52,15 @@ unit() {
 }
 
 case ${1:-} in
-    "")
+    "" | night)
+        [ "${1:-}" = night ] && real="e2e" || real="e2e and not night"
         unit
         slow=(-m "slow and not e2e" --durations=10)
         # Ray runs its workers at niceness 15: beside other tests they would get a fraction of a core. (Niced tests of
         # the sandbox would get one instead, and a program that waits too long for a core has timed out.)
         export RAY_worker_niceness=0
         # One run at a time has Ray and vLLM. The other tests take the second place, and both once it has ended.
-        $python -m scripts.side_by_side -m e2e --durations=10 "${e2e[@]}" -- \
+        $python -m scripts.side_by_side -m "$real" --durations=10 "${e2e[@]}" -- \
             "${slow[@]}" --ignore=tests/rewards --ignore=tests/e2e -- "${slow[@]}" tests/rewards
         ;;
     unit) unit "${@:2}" ;;

@@ -196,13 +196,11 @@ class SkillCreditTrainingWorker(CpuReadyTrainingWorker):
             self.engine.wanted_parts = WantedParts(skills, update.constraints, note, protection.token_mean)
             return update
         rows, temperature = passed_rows(data), tu.get(data, "temperature")
+        rank, held_out = self.engine.get_data_parallel_rank(), protection.held_out
         sources = [
             rollout_source(rows, each.skill, protection.token_mean)
             if each.solutions is None
-            else solution_source(
-                each.solutions, temperature, self.engine.get_data_parallel_rank(), ranks, each.anchored,
-                held_out=protection.held_out,
-            )  # fmt: skip
+            else solution_source(each.solutions, temperature, rank, ranks, each.anchored, held_out=held_out)
             for each in protection.constraints
         ]
         levels: list[float] = []

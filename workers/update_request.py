@@ -64,8 +64,8 @@ class Protection:
     recovery: bound on the gain that a closed loop asks for, a cosine. tries, corrections: bisections of a step that its
     anchor sets refuse, and projections before them; tries None: steps are not verified. metric: that of the nearest
     step. noise, agreement: standard errors of a gradient that a step must clear, and the least split-half cosine of a
-    constraint that counts. held_out: the gradients of solutions leave the anchor sets out. per_module: one constraint for each type of module. control: seed of random signs on the
-    correction (a control); None: none.
+    constraint that counts. held_out: the gradients of solutions leave the anchor sets out. per_module: one constraint
+    for each type of module. control: seed of random signs on the correction (a control); None: none.
     """
 
     constraints: Sequence[Constraint]

@@ -50,6 +50,7 @@ def test_the_registration_test_of_the_folder_passes(folder: Path, python: str) -
     assert "2 passed" in run(folder, python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_platform.py")
 
 
+@pytest.mark.night
 def test_three_steps_of_grpo_train_the_sampled_policy(folder: Path, python: str, micro_start: Path) -> None:
     rows, metrics = micro_start / "train.parquet", folder / "metrics.jsonl"
     words = [f"data.train_files={rows}", f"data.val_files={rows}", f"actor_rollout_ref.model.path={micro_start}/model"]

@@ -11,7 +11,7 @@ from recipe.records.run_directory import RunDirectory
 from tests.e2e.conftest import ROOT, quickstart, train, without_ray
 
 # The time limit of a module's first test includes its fixtures: the supervised start and whole runs.
-pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(3600)]
+pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.night, pytest.mark.timeout(3600)]
 
 STEPS, SAVED_EVERY = 4, 2
 SCRIPT = """

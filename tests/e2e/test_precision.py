@@ -12,17 +12,15 @@ from tests.e2e.conftest import assert_engine_agrees, assert_exported, train
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(1800)]
 
 STEPS = 2
-# Largest mean |log-probability of the engine - the trainer's| of a sampled token. All weights in float32: test_bpe.py.
-ROUNDED, EXACT = 0.02, 1e-4
+ROUNDED = 0.02
+"""Largest mean |log-probability of the engine - the trainer's| of a sampled token. In float32 it is 1e-4 (all weights:
+test_bpe.py; adapters: test_training.py)."""
 
 
+@pytest.mark.night
 def test_the_engine_samples_from_all_weights_that_the_trainer_changed(bpe_start: Path, tmp_path: Path, start):
     words = ("experiment=quickstart", "adaptation=full", "run.precision=bfloat16")
     assert_exported(start, bpe_start, _trained(start, words, bpe_start, tmp_path))
-
-
-def test_the_engine_samples_from_adapters_in_float32_that_the_trainer_changed(bpe_start: Path, tmp_path: Path, start):
-    _trained(start, ("experiment=quickstart", "run.precision=float32"), bpe_start, tmp_path, EXACT)
 
 
 def test_the_english_suite_is_trained_with_both_ideas_and_base_weights_that_the_trainer_sends(
@@ -44,7 +42,7 @@ def test_the_english_suite_is_trained_with_both_ideas_and_base_weights_that_the_
     assert_exported(start, english_start, run)
 
 
-def _trained(start, words: tuple[str, ...], made: Path, root: Path, most: float = ROUNDED) -> RunDirectory:
+def _trained(start, words: tuple[str, ...], made: Path, root: Path) -> RunDirectory:
     """Two steps in which engine and trainer agreed.
 
     Old weights in the engine would differ from the trainer's by much more than rounding from the second step on.
@@ -63,7 +61,7 @@ def _trained(start, words: tuple[str, ...], made: Path, root: Path, most: float 
     _, gradients = series(run.metrics(), "actor/grad_norm")
     _, rewards = series(run.metrics(), "critic/score/mean")
     assert len(differences) == len(gradients) == STEPS
-    assert max(differences) < most
+    assert max(differences) < ROUNDED
     assert_engine_agrees(run, STEPS)
     assert min(gradients) > 0.01  # what the second step samples from is not what the first did
     assert all(0 < reward < 1 for reward in rewards)

@@ -18,7 +18,7 @@ from tests.e2e.staged import (
 )
 
 # The time limit of a module's first test includes its fixtures: the supervised start and whole runs.
-pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(3600)]
+pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.night, pytest.mark.timeout(3600)]
 
 UPDATES = 2
 """Optimiser steps of a step, after which the engine gets weights."""

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from recipe.records.run_directory import RunDirectory, read_jsonl
+from tests.e2e.conftest import START_STEPS
 from tests.test_how_to import HOW_TO, carry_out, copy_sources
 from tests.tutorial import ROOT, commands, files, sections, shorter
 
@@ -18,8 +19,12 @@ pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(5400)]
 
 @pytest.fixture(scope="module")
 def reader(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The checkout in which a reader works, with the packages of this one."""
+    """The checkout in which a reader works, with the packages of this one, and a shorter supervised start."""
     folder = copy_sources(tmp_path_factory.mktemp("tutorial"))
+    start = folder / "configs" / "sft_experiment" / "micro.yaml"
+    text, changed = re.subn(r"total_training_steps: \d+", f"total_training_steps: {START_STEPS}", start.read_text())
+    assert changed == 1
+    start.write_text(text)
     subprocess.run(["bash", "scripts/setup.sh", "cpu"], cwd=ROOT, check=True)  # so that the reader's changes nothing
     (folder / ".venv").symlink_to(ROOT / ".venv")
     return folder
@@ -65,6 +70,7 @@ def test_the_first_run_has_credit_protection_and_a_page(three_questions: RunDire
     assert {"run.html", "EXPERIMENT.md", "plots", "generations", "metrics.jsonl"} <= set(listed)
 
 
+@pytest.mark.night
 def test_the_run_without_credit_replays_nothing(three_questions: RunDirectory, reader: Path):
     _carry_out(3, reader)
     run = RunDirectory(reader / "outputs" / "three_questions" / "without_credit")
@@ -97,6 +103,7 @@ def test_own_data_are_trained_with_credit_and_protection(reader: Path):
     assert (folder / "run.html").exists()
 
 
+@pytest.mark.night
 @pytest.mark.usefixtures("three_questions")
 def test_own_verifier_judges_the_training_of_its_page(reader: Path, tmp_path: Path):
     project = copy_sources(tmp_path)
