@@ -133,8 +133,10 @@ class SafeUpdate:
     def verify(self, levels: list[float], tries: int) -> None:
         """Verify this update's steps. levels: of the anchor sets at its start, NaN for a constraint without one."""
         anchors = [math.nan if anchor is None else anchor for anchor in self.anchors]
-        promised = lines(self.budgets, anchors, levels, self.protection.names)
-        self.verification = Verification(promised, levels, tries, self.protection.corrections)
+        names, budgets = self.protection.names, self.budgets
+        promised = lines([max(budget, 0.0) for budget in budgets], anchors, levels, names)
+        goals = lines(budgets, anchors, levels, names)
+        self.verification = Verification(promised, levels, tries, self.protection.corrections, goals)
 
     def before_step(self, gradients: Sequence[Tensor]) -> bool:
         """In gradient space: change the gradients so that descending them satisfies the constraints.

@@ -5,6 +5,7 @@
     python -m examples.toys tests         the same with credits that count some of the tests only
     python -m examples.toys sharing       the same by what lines share and how many programs an update samples
     python -m examples.toys turns         credit per turn of an agent beside GiGPO
+    python -m examples.toys skills        what closed loop and rehearsal keep of skills that GRPO sharpens in turn
     python -m examples.toys projection    gain of a new skill vs. forgetting of old ones, with noisy constraints
 
 Each prints a Markdown table and writes it with results.json, and most with a picture, to --out.
@@ -21,10 +22,11 @@ from typing import Any
 
 import torch
 
-from examples.toys import counted_tests, credit, grid_study, pictures, projection, sharing, turns
+from examples.toys import counted_tests, credit, grid_study, pictures, projection, sharing, skills, turns
 from examples.toys.credit import CreditRun
 from examples.toys.grid import GridRun
 from examples.toys.projection import PROTECTED, ProtectionRun
+from examples.toys.skills import SkillsRun
 from examples.toys.turns import TurnsRun
 
 
@@ -92,6 +94,17 @@ def _turns(options: argparse.Namespace) -> str:
     return table
 
 
+def _skills(options: argparse.Namespace) -> str:
+    torch.set_num_threads(1)
+    run, results = SkillsRun(seeds=options.seeds, seed=options.seed), []
+    for row in skills.study(run):
+        results.append(row)
+        print(f"{row.arm}: {row.final.text(1)}", file=sys.stderr, flush=True)
+    table = skills.table(results)
+    _record(options.out or "outputs/toy/skills", table, skills.record(run, results))
+    return table
+
+
 def _projection(options: argparse.Namespace) -> str:
     run = ProtectionRun(seeds=options.seeds, updates=options.updates, seed=options.seed)
     results = list(projection.study(run, options.cosines, options.epsilons))
@@ -128,6 +141,9 @@ def _parser() -> argparse.ArgumentParser:
     ):
         _add_grid(toys.add_parser(name, formatter_class=argparse.ArgumentDefaultsHelpFormatter), toy, limit)
     _add_turns(toys.add_parser("turns", formatter_class=argparse.ArgumentDefaultsHelpFormatter))
+    of_skills = toys.add_parser("skills", formatter_class=argparse.ArgumentDefaultsHelpFormatter)
+    of_skills.set_defaults(toy=_skills)
+    of_skills.add_argument("--seeds", type=int, default=SkillsRun.seeds, help="independent runs of each arm")
     _add_projection(toys.add_parser("projection", formatter_class=argparse.ArgumentDefaultsHelpFormatter))
     for subcommand in toys.choices.values():
         subcommand.add_argument("--seed", type=int, default=0, help="seed of the random numbers")

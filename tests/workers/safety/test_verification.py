@@ -135,6 +135,20 @@ def test_a_correction_asks_for_half_as_much_again_as_the_step_lacked_by_hand():
     assert numbers["projection/verified_level/a"] == pytest.approx(-0.48)
 
 
+@pytest.mark.parametrize(("now", "floor"), [(-0.5, -0.5), (-0.4, -0.4), (-0.1, -0.2)])
+def test_an_epsilon_below_0_sets_a_goal_that_j_climbs_to_and_promises_the_anchor(now: float, floor: float):
+    constraint = Constraint("a", 0, [], anchor=-0.5, level=now)
+    protection = Protection([constraint], "qp", -0.3, "absolute", closed_loop=True, tries=2)
+    update = SafeUpdate(protection, [torch.tensor([[1.0]])], [torch.zeros(1)])
+    update.verify([now], tries=2)
+    assert update.verification is not None
+    assert update.verification.lines == [-0.5]
+    assert update.verification.floors == [pytest.approx(floor)]
+    shards = [torch.tensor([1.0])]
+    assert update.verification.after_step(update.start, shards, lambda: [floor]) == 1
+    assert update.verification.margins == [pytest.approx(floor + 0.5)]
+
+
 @pytest.mark.parametrize(("closed", "level"), [(False, -0.7), (True, -math.inf), (True, math.nan)])
 def test_a_step_is_not_corrected_in_an_open_loop_or_with_damaged_weights(closed: bool, level: float):
     shards, start = [torch.tensor([1.0])], [torch.zeros(1)]
