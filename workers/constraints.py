@@ -134,15 +134,11 @@ def solution_source(
         return None
     every = list(range(len(solutions)))
     halves = (every[0::2][rank::ranks], every[1::2][rank::ranks])
-    count = len(halves[0]) + len(halves[1])
+    others = (torch.arange(len(solutions)) >= anchored).long() if held_out and anchored < len(solutions) else None
+    count = len(halves[0]) + len(halves[1]) if others is None else int(others[[*halves[0], *halves[1]]].sum())
     level = (torch.arange(len(solutions)) < anchored) / anchored if anchored else None
-    batch = solution_batch(solutions, temperature)
-    unit = token_log_likelihoods if per_token else log_likelihoods
-    weights = None
-    if held_out and anchored < len(solutions):
-        weights = (torch.arange(len(solutions)) >= anchored).long()
-        count = int(weights[[*halves[0], *halves[1]]].sum())
-    return GradientSource(batch, halves, count, partial(_negative, likelihood=unit), weights, level, unit)
+    batch, unit = solution_batch(solutions, temperature), token_log_likelihoods if per_token else log_likelihoods
+    return GradientSource(batch, halves, count, partial(_negative, likelihood=unit), others, level, unit)
 
 
 def solution_batch(solutions: Sequence[StoredSolution], temperature: float) -> TensorDict:

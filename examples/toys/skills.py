@@ -68,21 +68,21 @@ class SkillsResult:
 
 
 @dataclass(frozen=True)
-class Answers:
+class WordAnswers:
     """Prompts (N, inputs) and words (N, DIGITS)."""
 
     prompts: Tensor
     words: Tensor
 
-    def __getitem__(self, rows: Any) -> "Answers":
-        return Answers(self.prompts[rows], self.words[rows])
+    def __getitem__(self, rows: Any) -> "WordAnswers":
+        return WordAnswers(self.prompts[rows], self.words[rows])
 
     def __len__(self) -> int:
         return len(self.words)
 
 
-def joined(parts: Sequence[Answers]) -> Answers:
-    return Answers(torch.cat([part.prompts for part in parts]), torch.cat([part.words for part in parts]))
+def joined(parts: Sequence[WordAnswers]) -> WordAnswers:
+    return WordAnswers(torch.cat([part.prompts for part in parts]), torch.cat([part.words for part in parts]))
 
 
 class World:
@@ -93,14 +93,14 @@ class World:
         shape = (SKILLS, 2, DIGITS, WORDS)
         self.maps = torch.rand(shape, generator=self.random).argsort(-1)
 
-    def problems(self, skill: int, count: int) -> Answers:
+    def problems(self, skill: int, count: int) -> WordAnswers:
         """Random prompts with their right answers."""
         digits = torch.randint(0, WORDS, (count, DIGITS), generator=self.random)
         odd = torch.stack([digits.sum(1) % 2, *[torch.zeros(count, dtype=torch.long)] * (DIGITS - 1)], 1)
         words = self.maps[skill][odd, torch.arange(DIGITS), digits]
         named = torch.zeros(count, SKILLS)
         named[:, skill] = 1
-        return Answers(torch.cat([nn.functional.one_hot(digits, WORDS).float().flatten(1), named], 1), words)
+        return WordAnswers(torch.cat([nn.functional.one_hot(digits, WORDS).float().flatten(1), named], 1), words)
 
     def started(self) -> nn.Sequential:
         """A network after the supervised start on all skills, with errors."""
@@ -119,21 +119,21 @@ class World:
             shown = joined([self.problems(skill, 2 * PROMPTS) for skill in range(SKILLS)])
             wrong = torch.rand(shown.words.shape, generator=self.random) < WRONG
             anything = torch.randint(0, WORDS, shown.words.shape, generator=self.random)
-            demonstrated = Answers(shown.prompts, torch.where(wrong, anything, shown.words))
+            demonstrated = WordAnswers(shown.prompts, torch.where(wrong, anything, shown.words))
             optimizer.zero_grad()
             (-log_likelihoods(network, demonstrated).mean()).backward()  # type: ignore[no-untyped-call]
             optimizer.step()
         return network
 
 
-def log_likelihoods(network: nn.Module, answers: Answers) -> Tensor:
+def log_likelihoods(network: nn.Module, answers: WordAnswers) -> Tensor:
     """(N,) of whole answers, nats."""
     log_probs: Tensor = network(answers.prompts).view(-1, DIGITS, WORDS).log_softmax(-1)
     return log_probs.gather(-1, answers.words[..., None]).squeeze(-1).sum(-1)
 
 
 @torch.no_grad()
-def accuracy(network: nn.Module, right: Answers) -> float:
+def accuracy(network: nn.Module, right: WordAnswers) -> float:
     """How often a sample is right: the mean probability of the right answers, percent."""
     return 100 * float(log_likelihoods(network, right).exp().mean())
 
@@ -142,11 +142,11 @@ def accuracy(network: nn.Module, right: Answers) -> float:
 class Protected:
     """Stored solutions of a finished skill; the first ANCHORS are evenly spread over them, and have a level."""
 
-    solutions: Answers
+    solutions: WordAnswers
     level: float
 
     @staticmethod
-    def of(network: nn.Module, solutions: Answers) -> "Protected":
+    def of(network: nn.Module, solutions: WordAnswers) -> "Protected":
         count = len(solutions)
         anchors = [number * count // ANCHORS for number in range(ANCHORS)]
         rest = [row for row in range(count) if row not in set(anchors)]
@@ -155,7 +155,7 @@ class Protected:
 
 
 @torch.no_grad()
-def level(network: nn.Module, solutions: Answers) -> float:
+def level(network: nn.Module, solutions: WordAnswers) -> float:
     """J of the anchor set."""
     return float(log_likelihoods(network, solutions[:ANCHORS]).mean())
 
@@ -176,7 +176,7 @@ class Training:
 
     def learn(self, skill: int) -> None:
         """A stage of GRPO on one skill; it is protected afterwards."""
-        kept: list[Answers] = []
+        kept: list[WordAnswers] = []
         for _ in range(STAGE_UPDATES):
             samples, advantages, right = self._sampled(skill)
             kept += [samples[rows[-1:]] for rows in right if len(rows)]
@@ -191,7 +191,7 @@ class Training:
         self.finished[skill] = Protected.of(self.network, joined(kept[-STORED:]))
 
     @torch.no_grad()
-    def _sampled(self, skill: int) -> tuple[Answers, Tensor, list[Tensor]]:
+    def _sampled(self, skill: int) -> tuple[WordAnswers, Tensor, list[Tensor]]:
         """Samples, their advantages (N,), and the rows of each prompt's right ones."""
         asked = self.world.problems(skill, PROMPTS)[torch.arange(PROMPTS).repeat_interleave(SAMPLES)]
         chances = self.network(asked.prompts).view(-1, WORDS).softmax(-1)
@@ -199,7 +199,7 @@ class Training:
         reward = (words == asked.words).all(1).float().view(PROMPTS, SAMPLES)
         advantages = (reward - reward.mean(1, keepdim=True)) / (reward.std(1, keepdim=True) + 1e-6)
         right = [SAMPLES * number + torch.nonzero(row).flatten() for number, row in enumerate(reward)]
-        return Answers(asked.prompts, words), advantages.flatten(), right
+        return WordAnswers(asked.prompts, words), advantages.flatten(), right
 
     def _step(self) -> None:
         """The optimiser's step, within the closed loop where the arm has one."""
@@ -227,10 +227,10 @@ class Training:
         self.verified += 1
         self.undone += update.verification.undone
 
-    def _levels(self, sets: Sequence[Answers]) -> list[float]:
+    def _levels(self, sets: Sequence[WordAnswers]) -> list[float]:
         return [level(self.network, each) for each in sets]
 
-    def _constraint_gradients(self, sets: Sequence[Answers]) -> list[Tensor]:
+    def _constraint_gradients(self, sets: Sequence[WordAnswers]) -> list[Tensor]:
         """(S, *shape) of each parameter: of the mean log-likelihood of the stored solutions, or without the anchors."""
         parameters = list(self.network.parameters())
         chosen = [each[ANCHORS:] if self.arm.held_out else each for each in sets]

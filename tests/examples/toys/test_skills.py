@@ -12,9 +12,9 @@ from examples.toys.skills import (
     DIGITS,
     SKILLS,
     WORDS,
-    Answers,
     Protected,
     SkillsArm,
+    WordAnswers,
     World,
     accuracy,
     log_likelihoods,
@@ -56,10 +56,10 @@ def test_the_first_word_depends_on_whether_the_sum_is_odd_and_the_others_do_not(
 
 
 def test_anchors_come_first_evenly_spread_and_every_solution_stays():
-    answers = Answers(
+    answers = WordAnswers(
         torch.zeros(48, DIGITS * WORDS + SKILLS), torch.arange(48)[:, None] % WORDS * torch.ones(1, 3).long()
     )
-    numbered = Answers(torch.arange(48)[:, None].float().expand(-1, DIGITS * WORDS + SKILLS), answers.words)
+    numbered = WordAnswers(torch.arange(48)[:, None].float().expand(-1, DIGITS * WORDS + SKILLS), answers.words)
     kept = Protected.of(silent(), numbered)
     order = kept.solutions.prompts[:, 0].tolist()
     assert order[:ANCHORS] == list(range(0, 48, 3))
