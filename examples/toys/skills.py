@@ -121,7 +121,7 @@ class World:
             anything = torch.randint(0, WORDS, shown.words.shape, generator=self.random)
             demonstrated = WordAnswers(shown.prompts, torch.where(wrong, anything, shown.words))
             optimizer.zero_grad()
-            (-log_likelihoods(network, demonstrated).mean()).backward()  # type: ignore[no-untyped-call]
+            (-log_likelihoods(network, demonstrated).mean()).backward()
             optimizer.step()
         return network
 
@@ -181,12 +181,12 @@ class Training:
             samples, advantages, right = self._sampled(skill)
             kept += [samples[rows[-1:]] for rows in right if len(rows)]
             self.optimizer.zero_grad()
-            (-(log_likelihoods(self.network, samples) * advantages).mean() / DIGITS).backward()  # type: ignore[no-untyped-call]
+            (-(log_likelihoods(self.network, samples) * advantages).mean() / DIGITS).backward()
             nn.utils.clip_grad_norm_(self.network.parameters(), 1.0)
             if self.arm.rehearsal and self.finished:
                 stored = joined([each.solutions for each in self.finished.values()])
                 loss = -self.arm.rehearsal * log_likelihoods(self.network, stored).mean() / DIGITS
-                loss.backward()  # type: ignore[no-untyped-call]
+                loss.backward()
             self._step()
         self.finished[skill] = Protected.of(self.network, joined(kept[-STORED:]))
 
