@@ -32,7 +32,15 @@ if [ "${1:-}" != unit ] && ! command -v chromium chromium-browser google-chrome 
 fi
 .venv/bin/ruff check .
 .venv/bin/ruff format --check .
-.venv/bin/mypy
+# The first time, mypy takes as long as half of the unit tests, on one core: beside them.
+types=$(mktemp)
+.venv/bin/mypy >"$types" 2>&1 &
+checker=$!
+trap 'kill $checker 2>/dev/null; rm -f "$types"' EXIT
+typed() {
+    wait $checker || { cat "$types" && exit 1; }
+    cat "$types"
+}
 python=.venv/bin/python
 # Processes run side by side: threads that wait for each other while one has no core take ten times as long.
 export OMP_NUM_THREADS=1
@@ -55,6 +63,7 @@ case ${1:-} in
     "" | night)
         [ "${1:-}" = night ] && real="e2e" || real="e2e and not night"
         unit
+        typed
         slow=(-m "slow and not e2e" --durations=10)
         # Ray runs its workers at niceness 15: beside other tests they would get a fraction of a core. (Niced tests of
         # the sandbox would get one instead, and a program that waits too long for a core has timed out.)
@@ -63,6 +72,6 @@ case ${1:-} in
         $python -m scripts.side_by_side -m "$real" --durations=10 "${e2e[@]}" -- \
             "${slow[@]}" --ignore=tests/rewards --ignore=tests/e2e -- "${slow[@]}" tests/rewards
         ;;
-    unit) unit "${@:2}" ;;
-    *) exec $python -m pytest "$@" ;;
+    unit) unit "${@:2}" && typed ;;
+    *) typed && $python -m pytest "$@" ;;
 esac
