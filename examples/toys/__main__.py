@@ -22,11 +22,10 @@ from typing import Any
 
 import torch
 
-from examples.toys import counted_tests, credit, grid_study, pictures, projection, sharing, skills, turns
+from examples.toys import counted_tests, credit, grid_study, pictures, projection, sharing, turns
 from examples.toys.credit import CreditRun
 from examples.toys.grid import GridRun
 from examples.toys.projection import PROTECTED, ProtectionRun
-from examples.toys.skills import SkillsRun
 from examples.toys.turns import TurnsRun
 
 
@@ -95,8 +94,10 @@ def _turns(options: argparse.Namespace) -> str:
 
 
 def _skills(options: argparse.Namespace) -> str:
+    from examples.toys import skills  # its projections need quadprog, which the other toys do without
+
     torch.set_num_threads(1)
-    run, results = SkillsRun(seeds=options.seeds, seed=options.seed), []
+    run, results = skills.SkillsRun(seeds=options.seeds, seed=options.seed), []
     for row in skills.study(run):
         results.append(row)
         print(f"{row.arm}: {row.final.text(1)}", file=sys.stderr, flush=True)
@@ -143,7 +144,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_turns(toys.add_parser("turns", formatter_class=argparse.ArgumentDefaultsHelpFormatter))
     of_skills = toys.add_parser("skills", formatter_class=argparse.ArgumentDefaultsHelpFormatter)
     of_skills.set_defaults(toy=_skills)
-    of_skills.add_argument("--seeds", type=int, default=SkillsRun.seeds, help="independent runs of each arm")
+    of_skills.add_argument("--seeds", type=int, default=20, help="independent runs of each arm")
     _add_projection(toys.add_parser("projection", formatter_class=argparse.ArgumentDefaultsHelpFormatter))
     for subcommand in toys.choices.values():
         subcommand.add_argument("--seed", type=int, default=0, help="seed of the random numbers")

@@ -78,6 +78,7 @@ def test_the_run_without_credit_replays_nothing(three_questions: RunDirectory, r
     assert not any(key.startswith("credit/") for row in run.metrics() for key in row)
 
 
+@pytest.mark.night
 @pytest.mark.usefixtures("three_questions")
 def test_skills_one_after_another_end_with_a_table_of_both_arms(reader: Path):
     table = _carry_out(4, reader)
