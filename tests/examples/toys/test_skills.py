@@ -1,14 +1,18 @@
 """Skills one after the other: hand-made answers, the promise of the loop, and why it asks for gain."""
 
+import json
 import math
 from functools import cache
+from pathlib import Path
 
 import pytest
 import torch
 from torch import nn
 
+from examples.toys.__main__ import main
 from examples.toys.skills import (
     ANCHORS,
+    ARMS,
     DIGITS,
     SKILLS,
     WORDS,
@@ -86,3 +90,13 @@ def test_a_loop_that_asks_for_gain_is_ahead_of_rehearsal_and_both_of_grpo():
 def test_gradients_without_the_anchors_keep_more_than_gradients_with_them():
     lost = [sum(outcome(SkillsArm("", 0.01, held), *start(seed))[2] for seed in (0, 1)) / 2 for held in (True, False)]
     assert lost[0] + 1 < lost[1]
+
+
+@pytest.mark.slow
+def test_skills_writes_one_table_and_numbers(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    assert main(["skills", "--seeds", "1", "--out", str(tmp_path)]) == 0
+    printed = capsys.readouterr().out
+    assert (tmp_path / "results.md").read_text() == printed
+    assert len(printed.splitlines()) == 2 + len(ARMS)
+    record = json.loads((tmp_path / "results.json").read_text())
+    assert [row["arm"] for row in record["results"]] == [arm.name for arm in ARMS]
