@@ -33,3 +33,8 @@ def test_ci_runs_the_command_of_the_readme() -> None:
     assert ci[-1] == "exec bash scripts/test.sh"
     assert os.access(ROOT / ".ci/run", os.X_OK)
     assert "bash scripts/test.sh " in (ROOT / "README.md").read_text()
+
+
+def test_what_ci_leaves_out_runs_at_night() -> None:
+    assert 'real="e2e" || real="e2e and not night"' in (ROOT / "scripts/test.sh").read_text()
+    assert "bash scripts/test.sh night" in (ROOT / ".github/workflows/tests.yml").read_text()
