@@ -35,10 +35,12 @@ STOPPED_AFTER = SAVED_EVERY + 1
 """The step during which SIGTERM asks the second start to stop."""
 
 
+@pytest.mark.night
 def test_it_continues_after_each_checkpoint_and_ends_with_the_plan(staged: RunDirectory):
     assert_it_went_on_after(staged, SAVED_EVERY, STOPPED_AFTER)
 
 
+@pytest.mark.night
 def test_sigterm_saves_the_step_under_way_and_none_is_trained_again(staged: RunDirectory):
     events = [event for event in staged.events() if event["event"] in ("ready", "step", "stop")]
     again = [place for place, event in enumerate(events) if event["event"] == "ready"][1]
@@ -48,10 +50,12 @@ def test_sigterm_saves_the_step_under_way_and_none_is_trained_again(staged: RunD
     assert done == [asked, ("stop", STOPPED_AFTER), ("step", STOPPED_AFTER), last, *rest]
 
 
+@pytest.mark.night
 def test_generation_ran_ahead_of_training(staged: RunDirectory):
     assert_generation_ran_ahead(staged)
 
 
+@pytest.mark.night
 def test_the_continued_runs_draw_the_prompts_that_would_have_come(staged: RunDirectory):
     events = [event for event in staged.events() if event["event"] in ("ready", "prompts")]
     begun = [place for place, event in enumerate(events) if event["event"] == "ready"]
@@ -65,10 +69,12 @@ def test_the_continued_runs_draw_the_prompts_that_would_have_come(staged: RunDir
     assert killed[saved:] == again[: len(killed) - saved]
 
 
+@pytest.mark.night
 def test_each_batch_is_the_plans(staged: RunDirectory):
     assert_each_batch_is_the_plans(staged)
 
 
+@pytest.mark.night
 def test_credit_and_projection_work_on_the_answers_that_arrive(staged: RunDirectory):
     assert_both_ideas_worked(staged)
 

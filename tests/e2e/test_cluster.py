@@ -126,6 +126,7 @@ def test_a_cluster_with_too_few_resources_is_refused_in_one_message(
     assert "Traceback" not in answer.stderr
 
 
+@pytest.mark.night
 def test_workers_with_packages_of_another_checkout_are_refused_in_one_message(
     cluster: dict[str, str], micro_start: Path, tmp_path: Path
 ):
