@@ -31,7 +31,7 @@ STORED, ANCHORS = 48, 16
 class SkillsRun:
     """Runs of each arm, and the seed of the first."""
 
-    seeds: int = 20
+    seeds: int
     seed: int = 0
 
 

@@ -77,6 +77,14 @@ def start() -> Iterator[Callable[..., subprocess.Popen]]:
         wait_until_gone(children)
 
 
+@pytest.fixture(scope="module")
+def cluster(start: Callable[..., subprocess.Popen], tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Environment of a Ray cluster of two nodes."""
+    from tests.e2e.on_cluster import two_nodes
+
+    return two_nodes(start, tmp_path_factory)
+
+
 def without_ray(environment: Mapping[str, str]) -> dict[str, str]:
     """A user's environment: nothing of a cluster or an account; the niceness that scripts/test.sh sets stays."""
     dropped = [key for key in environment if key.startswith(("RAY_", "WANDB_")) and key != "RAY_worker_niceness"]

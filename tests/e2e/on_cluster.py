@@ -62,6 +62,16 @@ def ray(*arguments: str, environment: dict[str, str]) -> str:
     ).stdout
 
 
+def nodes_of_actors(cluster: dict[str, str]) -> dict[str, set[str]]:
+    """The nodes on which actors of each class have run."""
+    server = cluster["RAY_API_SERVER_ADDRESS"]
+    listed = ray("list", "actors", "--address", server, "--format=json", "--limit=1000", environment=cluster)
+    nodes: dict[str, set[str]] = {}
+    for actor in json.loads(listed):
+        nodes.setdefault(actor["class_name"].rpartition(".")[2], set()).add(actor["node_id"])
+    return nodes
+
+
 def listens(port: int) -> bool:
     with socket.socket() as probe:
         return probe.connect_ex(("127.0.0.1", port)) == 0

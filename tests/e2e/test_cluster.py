@@ -16,18 +16,12 @@ from tests.e2e.on_cluster import (
     Start,
     assert_anchor_stays_and_holds,
     assert_stages_and_solutions,
-    ray,
+    nodes_of_actors,
     submit,
-    two_nodes,
 )
 
 # The time limit of a module's first test includes its fixtures: the supervised start and whole runs.
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(3600)]
-
-
-@pytest.fixture(scope="module")
-def cluster(start: Start, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    return two_nodes(start, tmp_path_factory)
 
 
 @pytest.fixture(scope="module")
@@ -46,13 +40,7 @@ def test_a_submitted_job_trains_on_two_ranks_and_leaves_its_run_directory(submit
 
 
 def test_each_node_had_a_rank_that_trained_and_an_engine_that_sampled(cluster: dict[str, str], submitted: RunDirectory):
-    server = cluster["RAY_API_SERVER_ADDRESS"]
-    listed = json.loads(
-        ray("list", "actors", "--address", server, "--format=json", "--limit=1000", environment=cluster)
-    )
-    nodes: dict[str, set[str]] = {}
-    for actor in listed:
-        nodes.setdefault(actor["class_name"].rpartition(".")[2], set()).add(actor["node_id"])
+    nodes = nodes_of_actors(cluster)
     # verl's names of the training process and of the one that runs vLLM.
     assert {"WorkerDict", "vLLMHttpServer"} <= {name for name, found in nodes.items() if len(found) == 2}, nodes
 

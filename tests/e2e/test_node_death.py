@@ -1,6 +1,5 @@
 """One of a cluster's two nodes dies in the middle of a job; the same command is refused, then resumes on a new node."""
 
-import json
 from pathlib import Path
 
 import psutil
@@ -16,17 +15,11 @@ from tests.e2e.on_cluster import (
     assert_anchor_stays_and_holds,
     assert_stages_and_solutions,
     join,
-    ray,
+    nodes_of_actors,
     submit,
-    two_nodes,
 )
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.night, pytest.mark.timeout(3600)]
-
-
-@pytest.fixture(scope="module")
-def cluster(start: Start, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    return two_nodes(start, tmp_path_factory)
 
 
 @pytest.fixture(scope="module")
@@ -75,9 +68,5 @@ def test_what_the_run_knew_survives_the_restart(resumed: RunDirectory):
 def test_the_head_the_node_that_died_and_the_new_one_had_a_rank_and_an_engine(
     cluster: dict[str, str], resumed: RunDirectory
 ):
-    server = cluster["RAY_API_SERVER_ADDRESS"]
-    actors = ray("list", "actors", "--address", server, "--format=json", "--limit=1000", environment=cluster)
-    nodes: dict[str, set[str]] = {}
-    for actor in json.loads(actors):
-        nodes.setdefault(actor["class_name"].rpartition(".")[2], set()).add(actor["node_id"])
+    nodes = nodes_of_actors(cluster)
     assert {"WorkerDict", "vLLMHttpServer"} <= {name for name, found in nodes.items() if len(found) == 3}, nodes

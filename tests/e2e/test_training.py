@@ -127,7 +127,7 @@ def test_rollout_and_actor_agree_on_the_probabilities_of_every_sampled_token(kil
     assert len(differences) == STEPS
     # All in float32. Rounding grows as the policy gets surer: in one update to 1.5e-4, without AVX-512.
     assert median(differences) < 1e-4
-    assert max(differences) < 1e-3
+    assert max(differences) < 3e-4
     assert_engine_agrees(killed_and_continued, STEPS)
     _, correlations = series(killed_and_continued.metrics(), "training/rollout_actor_probs_pearson_corr")
     assert min(correlations) > 0.999
