@@ -23,8 +23,8 @@ AS_CREDIT = (SHUFFLED, "credit_truncate", "credit_both")  # take credit's choice
 SAMPLES_OF_A_RUN = 960
 """In the sparse task, of every arm."""
 LONGER_SEEDS = "70 71 72 73 74 75 76 77"
-LONGER_RATES = {"credit": "2.0e-3", "grpo": "2.0e-3"}
-"""The first by accuracy at which none of six tuning seeds falls to 0."""
+RATES_THAT_HOLD = {"credit": "2.0e-3", "grpo": "2.0e-3", "vineppo": "2.0e-3", "spo": "2.0e-3"}
+"""The first by accuracy at which none of six tuning seeds falls to 0; rivals take that of grpo."""
 BLOCK, BLOCKS = "16", "8"
 """Samples that its tables put together, and blocks whose mean has to reach an accuracy: 128 samples."""
 
@@ -84,13 +84,15 @@ TASKS = {
 }  # fmt: skip
 
 
-RIVALS = "vineppo spo credit_inverted grpo_twice_rate"
-RIVAL_SEEDS = "54 55 56"
-"""The first of the arms' seeds on the processor of the later ones."""
-RIVAL_CONTRASTS = (
-    *(f"credit:{arm}" for arm in ("grpo", "partial", "vineppo", "spo", "grpo_twice_rate")),
-    "credit_inverted:grpo",
-)
+RIVALS: Mapping[str, tuple[str, Overrides]] = {  # label -> arm and overrides
+    "grpo": ("grpo", ()),
+    "credit": ("credit", ()),
+    "vineppo": ("vineppo", ()),
+    "spo": ("spo", ()),
+    "credit_inverted": ("credit", ("credit.ablation=inverted",)),
+}
+RIVAL_SEEDS = "80 81 82"
+RIVAL_CONTRASTS = ("vineppo:grpo", "spo:grpo", "credit_inverted:grpo", "credit:grpo", "credit:vineppo", "credit:spo")
 
 # The code agent on two skills of the micro suite. An episode has three turns of 64 tokens with two answers between.
 AGENTS = CreditTask(
@@ -204,35 +206,29 @@ def _own_choice(task: CreditTask, arm: str) -> Overrides:
 
 def _longer(steps: Steps[CreditOptions], name: str, overrides: Overrides) -> int:
     """Credit against GRPO with as many and with twice the updates, over which its rate falls, at rates that hold."""
-    given, updates = steps.options, int(stated(f"credit_{name}", "trainer.total_training_steps"))
+    updates = int(stated(f"credit_{name}", "trainer.total_training_steps"))
     arms = {"credit": ("credit", ()), "grpo": ("grpo", ()), "grpo_longer": ("grpo", _length(2 * updates))}
-    runs = [
-        (f"data.seed={seed}", f"arm={arm}", f"{RATE}={LONGER_RATES[arm]}", *length, f"run.name={label}.{SEED}")
-        for seed in (given.seeds or LONGER_SEEDS).split()
-        for label in known("arm", (given.arms or " ".join(arms)).split(), arms)
-        for arm, length in [arms[label]]
-    ]
+    runs = _at_rates_that_hold(steps.options, arms, LONGER_SEEDS)
     both = ("--lengths-differ", "--each", "--contrasts", "credit:grpo", "credit:grpo_longer")
     return _start_and_compare(steps, name, f"{name}_longer", runs, overrides, *both)
 
 
 def _rivals(steps: Steps[CreditOptions], name: str, overrides: Overrides) -> int:
-    """The rivals beside the arms: those that have run are not repeated, and all share a table."""
-    given = steps.options
-    size, rate = _choice(TASKS[name], "grpo")
-    doubled = f"{RATE}={2 * (float(rate) if rate else _rate(name)):g}"
-    changed = {
-        "credit_inverted": ("arm=credit", "credit.ablation=inverted", *_own_choice(TASKS[name], "credit")),
-        "grpo_twice_rate": ("arm=grpo", *(size_overrides(size) if size else ()), doubled),
-    }
-    valid = f"{TASKS[name].arms} {RIVALS}".split()
-    arms = known("arm", given.arms.split() if given.arms else valid, valid)
-    seeds = given.seeds or RIVAL_SEEDS
-    plain = [arm for arm in arms if arm not in changed]
-    runs = list(_as_chosen(TASKS[name], plain, seeds.split())) if plain else []
-    runs += [(f"data.seed={listed(seeds)}", *changed[arm], f"run.name={arm}.{SEED}") for arm in arms if arm in changed]
-    apart = ("--out", f"outputs/evidence_credit.{name}/rivals")  # the arms' table keeps its own family of contrasts
-    return _start_and_compare(steps, name, name, runs, overrides, *apart, "--contrasts", *RIVAL_CONTRASTS)
+    """Arms of other papers and inverted credits, with GRPO and credit on seeds of their own."""
+    runs = _at_rates_that_hold(steps.options, RIVALS, RIVAL_SEEDS)
+    return _start_and_compare(steps, name, f"{name}_rivals", runs, overrides, "--each", "--contrasts", *RIVAL_CONTRASTS)
+
+
+def _at_rates_that_hold(
+    given: CreditOptions, arms: Mapping[str, tuple[str, Overrides]], seeds: str
+) -> list[tuple[str, ...]]:
+    """A run per seed and label; seeds outside, so that a stopped study has whole pairs. arms: arm and overrides."""
+    return [
+        (f"data.seed={seed}", f"arm={arm}", f"{RATE}={RATES_THAT_HOLD[arm]}", *more, f"run.name={label}.{SEED}")
+        for seed in (given.seeds or seeds).split()
+        for label in known("arm", (given.arms or " ".join(arms)).split(), arms)
+        for arm, more in [arms[label]]
+    ]
 
 
 def _agents(steps: Steps[CreditOptions], name: str, overrides: Overrides) -> int:

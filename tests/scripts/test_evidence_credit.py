@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from recipe.studies.credit import LONGER_RATES, TASKS, _as_chosen, size_overrides
+from recipe.studies.credit import RATES_THAT_HOLD, RIVAL_CONTRASTS, TASKS, _as_chosen, size_overrides
 from tests.composing import composed
 from tests.scripts.test_papers import ARM, SEED, STARTED, dry
 from tests.studying import of_module, study
@@ -116,32 +116,30 @@ def test_another_stage_or_task_is_refused():
     assert (status, "unknown task 'parts5'; valid ones: parts16, parts4, chain8" in printed) == (2, True)
 
 
-def test_rivals_join_the_arms_of_the_sparse_task_on_three_of_their_seeds():
-    commands = dry("evidence_credit", "rivals", KEPT="kept")
-    *plain, inverted, twice = of_module(commands, "recipe.train")
-    for seed, as_planned, partial, credit in zip((54, 55, 56), plain[::3], plain[1::3], plain[2::3], strict=True):
-        assert as_planned.endswith(f" data.seed={seed} arm=grpo,vineppo,spo run.name={ARM}.{SEED}")
-        assert f" data.seed={seed} arm=partial {' '.join(size_overrides('1x4'))} run.name" in partial
-        assert credit.endswith(f" data.seed={seed} arm=credit,credit_shuffled {LR}=4.0e-3 run.name={ARM}.{SEED}")
-    assert [one.split("data.seed=54,55,56 ")[1] for one in (inverted, twice)] == [
-        f"arm=credit credit.ablation=inverted {LR}=4.0e-3 run.name=credit_inverted.{SEED}",
-        f"arm=grpo {LR}=0.004 run.name=grpo_twice_rate.{SEED}",
+def test_rivals_run_beside_grpo_and_credit_on_seeds_of_their_own():
+    commands = dry("evidence_credit", "rivals", KEPT="kept", SEEDS="80")
+    grpo, credit, vineppo, spo, inverted = of_module(commands, "recipe.train")
+    own = "run.experiment=evidence_credit.parts16_rivals data.seed=80"
+    for command, arm in ((grpo, "grpo"), (credit, "credit"), (vineppo, "vineppo"), (spo, "spo")):
+        assert command.endswith(f"{own} arm={arm} {LR}={RATES_THAT_HOLD[arm]} run.name={arm}.{SEED}")
+    rate = f"{LR}={RATES_THAT_HOLD['credit']}"
+    assert inverted.endswith(f"{own} arm=credit {rate} credit.ablation=inverted run.name=credit_inverted.{SEED}")
+    assert of_module(commands, "recipe.keep") == [
+        "recipe.keep outputs/evidence_credit.parts16_rivals kept/parts16_rivals.jsonl.xz"
     ]
-    assert of_module(commands, "recipe.keep") == ["recipe.keep outputs/evidence_credit.parts16 kept/parts16.jsonl.xz"]
     (report,) = of_module(commands, "recipe.report")
-    contrasts = "credit:grpo credit:partial credit:vineppo credit:spo "
     goal = "--reach 0.5 --window 8 --samples 16"
-    assert f"{goal} --out outputs/evidence_credit.parts16/rivals --contrasts {contrasts}" in report
+    assert report.endswith(f"{goal} --each --contrasts {' '.join(RIVAL_CONTRASTS)}")
 
 
 def test_grpo_with_as_many_and_twice_the_samples_is_compared_with_credit():
     commands = dry("evidence_credit", "longer", KEPT="kept", SEEDS="70")
     credit, grpo, longer = of_module(commands, "recipe.train")
     own = "run.experiment=evidence_credit.parts16_longer data.seed=70"
-    assert credit.endswith(f"{own} arm=credit {LR}={LONGER_RATES['credit']} run.name=credit.{SEED}")
-    assert grpo.endswith(f"{own} arm=grpo {LR}={LONGER_RATES['grpo']} run.name=grpo.{SEED}")
+    assert credit.endswith(f"{own} arm=credit {LR}={RATES_THAT_HOLD['credit']} run.name=credit.{SEED}")
+    assert grpo.endswith(f"{own} arm=grpo {LR}={RATES_THAT_HOLD['grpo']} run.name=grpo.{SEED}")
     trainer = "trainer.total_training_steps=240 trainer.test_freq=240 trainer.save_freq=120"
-    assert longer.endswith(f"{own} arm=grpo {LR}={LONGER_RATES['grpo']} {trainer} run.name=grpo_longer.{SEED}")
+    assert longer.endswith(f"{own} arm=grpo {LR}={RATES_THAT_HOLD['grpo']} {trainer} run.name=grpo_longer.{SEED}")
     assert of_module(commands, "recipe.keep") == [
         "recipe.keep outputs/evidence_credit.parts16_longer kept/parts16_longer.jsonl.xz"
     ]
