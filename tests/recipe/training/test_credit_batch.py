@@ -1,4 +1,5 @@
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -186,6 +187,30 @@ def test_the_trainer_looks_before_it_shapes(run):
     trainer.global_steps, trainer.run_directory = 3, run
     with pytest.raises(CreditFailedError):
         trainer._shape_advantages(None, causes(failed=2), {})
+
+
+@pytest.mark.parametrize(
+    ("estimator", "kl_in_reward", "relative"), [("grpo", False, True), ("grpo", True, False), ("gae", False, False)]
+)
+def test_the_trainer_says_whether_equal_scores_are_a_signal(
+    estimator: str, kl_in_reward: bool, relative: bool, monkeypatch: pytest.MonkeyPatch
+):
+    from recipe.training.hooks import step
+    from recipe.training.trainer import SkillCreditTrainer
+
+    plain, credits = torch.full((4, 1), 0.056), [0.3, 0.0, 0.3, 0.0]
+    fields = {"advantages": jagged(list(plain)), "response_mask": jagged([torch.ones(1)] * 4), "uid": ["a"] * 4}
+    trained: list[torch.Tensor] = []
+    monkeypatch.setattr(step, "fetch", lambda batch, *names: {name: fields[name] for name in names})
+    monkeypatch.setattr(step.tq, "kv_batch_put", lambda fields, **_: trained.extend(fields["advantages"].unbind()))
+    trainer: Any = object.__new__(SkillCreditTrainer)
+    algorithm = SimpleNamespace(adv_estimator=estimator, use_kl_in_reward=kl_in_reward)
+    trainer.config, trainer.global_steps, trainer.run_directory = SimpleNamespace(algorithm=algorithm), 1, None
+    trainer.settings = SimpleNamespace(credit=CreditSettings(kind="counterfactual"))
+    infos = [info([value], [0], keys=("a:k",)) | {"pass_ratio": 0.7} for value in credits]
+    trainer._shape_advantages(SimpleNamespace(keys=list("wxyz"), partition_id="train"), infos, {})
+    shifts = torch.cat(trained) - plain[:, 0]
+    assert bool(shifts.abs().max() > 0.1) == relative  # rounding of an equal group's mean, or a critic's advantage
 
 
 def of_a_group_that_failed(values: list[float], **keys) -> tuple[list[float], dict[str, float]]:
