@@ -51,7 +51,6 @@ def test_the_runs_under_two_judges_give_their_table(tmp_path: Path):
 
 
 CREDIT = {
-    "parts16": "--reach 0.5 --window 8 --samples 16 --contrasts credit:grpo credit:partial credit_shuffled:grpo",
     "parts4": "--reach 0.8 --window 16 --contrasts credit:grpo credit_shuffled:grpo",
 }
 
@@ -71,7 +70,7 @@ def test_the_runs_of_the_credit_study_give_the_rows_of_its_page(task: str, tmp_p
 @pytest.mark.slow
 def test_every_run_of_the_studies_is_there():
     counts = {"paper_a/runs": 30, "paper_b/runs": 106, "pretrained/runs": 3, "hacking/runs": 2}
-    counts |= {"credit/parts16": 32, "credit/parts4": 24}
+    counts |= {"credit/parts4": 24}
     for name, count in counts.items():
         runs = finished_runs(EVIDENCE / f"{name}.jsonl.xz")
         assert (len(runs), sum(run.finished for run in runs)) == (count, count), name
