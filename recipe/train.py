@@ -46,7 +46,7 @@ from recipe.runtime.stop_request import STATUS, RunStopped, stopping_on_sigterm
 from recipe.runtime.sweep import in_multirun, run_job
 from recipe.runtime.visible import say
 from recipe.settings import Settings, SettingsError, read_settings
-from workers.cpu.processor import settle_precision
+from workers.cpu.processor import processor, settle_precision
 from workers.ranks import RUN_FOLDER, reports_file
 
 REFUSED, FAILED, INTERRUPTED = 2, 1, 128 + signal.SIGINT
@@ -105,7 +105,7 @@ def train(config: DictConfig, settings: Settings, run: RunDirectory) -> None:
     """Run verl's main loop for this configuration; returns when training is done, raises on failure."""
     from verl.trainer.main_ppo import run_ppo
 
-    from recipe.records.experiment_page import processor, source_commit, update_report
+    from recipe.records.experiment_page import source_commit, update_report
     from recipe.records.skill_record import update_skill_report
     from recipe.training.task_runner import SkillCreditTaskRunner
 

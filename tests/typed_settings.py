@@ -17,6 +17,7 @@ def settings(
                 "root": "o", "experiment": "e", "poll_interval": 1, "max_masked_share": 1, "generations_per_step": 0,
                 "gpu_memory_gib": 80, "line_every_seconds": 1, "seeded_samples": False,
                 "greedy_validation": False,
+                "share_first_validation": False,
             },
             "skills": {"names": list(names)},
             "protocol": {"kind": "sequential", "stage_steps": 10, "memory_per_protected": 3} | protocol,

@@ -16,6 +16,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from recipe.records.pictures import draw_learning_curve, draw_training_curves, series, skill_names
 from recipe.records.run_directory import RunDirectory, read_jsonl, write_atomically
 from recipe.records.tables import CUT_SHARE, cautions, cut_share
+from workers.cpu.processor import processor
 
 PACKAGES = ("verl", "torch", "transformers", "ray", "verl-skillcredit")
 
@@ -121,14 +122,6 @@ def failure_logged(run: RunDirectory, step: int) -> Iterator[None]:
 
 def _when(timestamp: float) -> str:
     return datetime.fromtimestamp(timestamp, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-
-
-def processor() -> str:
-    """The processor's model name: rounding differs between models, so a seed is reproducible on one model only."""
-    cores = Path("/proc/cpuinfo")
-    lines = cores.read_text(encoding="utf-8").splitlines() if cores.exists() else []
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.processor() or "unknown processor"
 
 
 def source_commit(folder: Path = Path(__file__).parent) -> str:

@@ -92,6 +92,8 @@ class TrainingState:
             self.clock.tick(event["time"])
         elif kind == "validate":
             self.trouble = ""
+        elif kind == "validation_shared":
+            return f"validation before training: taken from {event['run']}, which began alike"
         elif kind == "report_failed":
             self.trouble = f"no report of step {event['step']}: {event['error']}"
         elif kind == "mixed_gpus":

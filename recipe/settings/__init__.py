@@ -36,6 +36,7 @@ class RunSettings(Group):
     poll_interval: float = Field(gt=0, le=10)
     seeded_samples: bool
     greedy_validation: bool
+    share_first_validation: bool
     max_masked_share: float = Field(ge=0, le=1)
     generations_per_step: int = Field(ge=0)
     precision: Precision = "auto"

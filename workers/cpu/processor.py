@@ -1,6 +1,7 @@
 """Arithmetic and threads of this machine's processor, for runs without an accelerator."""
 
 import os
+import platform
 from pathlib import Path
 from typing import Literal
 
@@ -9,6 +10,10 @@ from omegaconf import DictConfig, OmegaConf
 Precision = Literal["auto", "bfloat16", "float32"]
 
 BFLOAT16_FLAGS = {"amx_bf16", "avx512_bf16", "bf16"}
+INSTRUCTIONS = {
+    "amx_bf16": "AMX", "avx512_bf16": "AVX512-BF16", "avx512f": "AVX512", "avx2": "AVX2", "sve": "SVE", "asimd": "NEON",
+}  # fmt: skip
+"""Flag and name of vector instructions, the widest first."""
 
 
 CPUINFO = Path("/proc/cpuinfo")
@@ -22,6 +27,21 @@ def hardware_precision(cpuinfo: Path | None = None) -> Precision:
         return "float32"
     named = (line.partition(":")[2].split() for line in lines if line.startswith(("flags", "Features")))
     return "bfloat16" if BFLOAT16_FLAGS.intersection(*[set().union(*named)]) else "float32"
+
+
+def processor(cpuinfo: Path | None = None) -> str:
+    """The processor's kind: its model name and widest instructions, which decide how sums are rounded.
+
+    A seed is reproducible on one kind only. Virtual machines give processors of several generations one name.
+    """
+    try:
+        lines = (cpuinfo or CPUINFO).read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return platform.processor() or "unknown processor"
+    fields = {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in lines)}
+    flags = set((fields.get("flags") or fields.get("Features", "")).split())
+    names = [fields.get("model name") or platform.processor() or "unknown processor"]
+    return ", ".join(names + [name for flag, name in INSTRUCTIONS.items() if flag in flags][:1])
 
 
 def settle_precision(config: DictConfig, key: str) -> None:

@@ -8,6 +8,7 @@ from recipe.records.experiment_page import failure_logged, update_report
 from recipe.records.run_directory import RunDirectory
 from recipe.runtime.death_watch import require_living
 from recipe.settings import Settings
+from recipe.training.hooks.shared_validation import read_shared, share, shared_file
 from recipe.training.protector import Protector
 from recipe.training.schedule import PromptSchedule
 from recipe.training.skill_accuracy import RESAMPLED, accuracy_by_skill, means_over_prompts, without_masked
@@ -69,14 +70,7 @@ class ValidationHooks(PPOTrainer):
 
     def _validate(self) -> dict[str, float]:
         self.run_directory.log_event("validate", step=self.global_steps)
-        prompts = self.val_dataloader
-        self.val_dataloader = self._validated_prompts(prompts)
-        try:
-            metrics = super()._validate()
-        finally:
-            self.val_dataloader = prompts
-        self._require_living()
-        metrics |= self._greedy_accuracy(metrics)
+        metrics = self._shared_or_measured()
         metrics |= self.protector.forgotten(metrics)
         # A validation that only a restart adds must not decide: an uninterrupted run would not have it.
         every = self.config.trainer.test_freq
@@ -89,6 +83,29 @@ class ValidationHooks(PPOTrainer):
             with failure_logged(self.run_directory, self.global_steps):
                 update_report(self.run_directory)
         return metrics
+
+    def _shared_or_measured(self) -> dict[str, float]:
+        """Metrics of the validation's answers; before training those of a run that began alike, if wanted."""
+        first = self.settings.run.share_first_validation and self.global_steps == 0
+        file = shared_file(self.config, self.run_directory) if first else None
+        if file and (found := read_shared(file)):
+            run, metrics = found
+            self.run_directory.log_event("validation_shared", run=run)
+            return metrics
+        metrics = self._measured()
+        if file:
+            share(file, self.run_directory, metrics)
+        return metrics
+
+    def _measured(self) -> dict[str, float]:
+        prompts = self.val_dataloader
+        self.val_dataloader = self._validated_prompts(prompts)
+        try:
+            metrics = super()._validate()
+        finally:
+            self.val_dataloader = prompts
+        self._require_living()
+        return metrics | self._greedy_accuracy(metrics)
 
     def _validated_prompts(self, prompts: Any) -> Any:
         """The validation's prompts; in the middle of a run fewer answers of skills that its stage did not train."""

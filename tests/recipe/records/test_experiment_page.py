@@ -9,7 +9,6 @@ from PIL import Image
 from recipe.records.experiment_page import (
     failure_logged,
     pieces,
-    processor,
     skill_table,
     source_commit,
     update_report,
@@ -18,6 +17,7 @@ from recipe.records.experiment_page import (
 from recipe.records.pictures import draw_learning_curve, series, skill_names
 from recipe.records.run_directory import RunDirectory
 from tests.composing import composed
+from workers.cpu.processor import processor
 
 
 def _accuracies(write: float, sql: float) -> dict[str, float]:

@@ -133,3 +133,8 @@ def test_missing_answers_are_a_line():
     assert TrainingState().take(event) == (
         "warning: step 4 lacks answers of 3 of 16 prompts, whose agent loop or reward raised an error: see logs/"
     )
+
+
+def test_a_validation_that_another_run_made_is_a_line():
+    event = {"time": 1.0, "event": "validation_shared", "run": "grpo.s20"}
+    assert TrainingState().take(event) == "validation before training: taken from grpo.s20, which began alike"

@@ -202,7 +202,9 @@ def test_the_trainer_says_whether_equal_scores_are_a_signal(
     fields = {"advantages": jagged(list(plain)), "response_mask": jagged([torch.ones(1)] * 4), "uid": ["a"] * 4}
     trained: list[torch.Tensor] = []
     monkeypatch.setattr(step, "fetch", lambda batch, *names: {name: fields[name] for name in names})
-    monkeypatch.setattr(step.tq, "kv_batch_put", lambda fields, **_: trained.extend(fields["advantages"].unbind()))
+    monkeypatch.setattr(
+        "recipe.training.hooks.step.tq.kv_batch_put", lambda fields, **_: trained.extend(fields["advantages"].unbind())
+    )
     trainer: Any = object.__new__(SkillCreditTrainer)
     algorithm = SimpleNamespace(adv_estimator=estimator, use_kl_in_reward=kl_in_reward)
     trainer.config, trainer.global_steps, trainer.run_directory = SimpleNamespace(algorithm=algorithm), 1, None

@@ -32,6 +32,20 @@ def test_an_unreadable_description_means_float32(tmp_path: Path):
     assert processor.hardware_precision(tmp_path / "none") == "float32"
 
 
+@pytest.mark.parametrize(
+    ("cpuinfo", "kind"),
+    [
+        ("model name\t: AMD EPYC\nflags\t\t: fpu avx2 avx512f avx512_bf16\n", "AMD EPYC, AVX512-BF16"),
+        ("model name\t: AMD EPYC\nflags\t\t: fpu avx2\n", "AMD EPYC, AVX2"),
+        ("model name\t: Xeon\nflags\t\t: avx2 avx512f avx512_bf16 amx_bf16\n", "Xeon, AMX"),
+        ("model name\t: old\nflags\t\t: fpu sse2\n", "old"),
+    ],
+)
+def test_a_kind_of_processor_is_its_name_and_its_widest_instructions(tmp_path: Path, cpuinfo: str, kind: str):
+    (tmp_path / "cpuinfo").write_text(cpuinfo)
+    assert processor.processor(tmp_path / "cpuinfo") == kind
+
+
 def test_only_auto_is_replaced(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(processor, "hardware_precision", lambda: "bfloat16")
     config = OmegaConf.create({"run": {"precision": "auto"}})

@@ -1,0 +1,124 @@
+"""Runs of an experiment that begin alike validate once before training. Made: verl's validation."""
+
+import copy
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from omegaconf import DictConfig
+from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
+
+from recipe.health.alerts import Alerts
+from recipe.records.run_directory import RunDirectory
+from recipe.settings import read_settings
+from recipe.training.hooks.shared_validation import shared_file
+from recipe.training.protector import Protector
+from recipe.training.trainer import SkillCreditTrainer
+from tests.composing import composed
+
+START = {"weights": "w", "commit": "0123456789ab", "processor": "AMD EPYC, AVX2, threads: 1"}
+THIRD = 1 / 3
+
+
+@cache
+def of_arm(*arm: str) -> DictConfig:
+    return composed("experiment=paper_b", "platform=cpu", *arm)
+
+
+class Study:
+    """Starts of runs in one folder; `validations` has the step of each validation that was made."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch):
+        self.folder, self.masked = folder, 0.0
+        self.validations: list[int] = []
+        (folder / "val.parquet").write_text("rows")
+
+        def validate(trainer: Any) -> dict[str, float]:
+            self.validations.append(trainer.global_steps)
+            return {"skill/mean/accuracy": THIRD, "skill/write/accuracy": THIRD, "skill/masked_share": self.masked}
+
+        monkeypatch.setattr(PPOTrainerSync, "_validate", validate)
+        monkeypatch.setattr(SkillCreditTrainer, "_require_living", lambda self: None)
+        monkeypatch.setattr("recipe.training.hooks.validation.update_report", lambda run: None)
+
+    def start(self, name: str, *words: str, step: int = 0, **start: str) -> dict[str, float]:
+        arm = [word for word in words if word.startswith("arm=")]
+        config = copy.deepcopy(of_arm(*arm))
+        config.data.val_files = str(self.folder / "val.parquet")
+        config.merge_with_dotlist([word for word in words if word not in arm])
+        trainer: Any = SkillCreditTrainer.__new__(SkillCreditTrainer)
+        trainer.config, trainer.settings, trainer.schedule = config, read_settings(config), None
+        trainer.run_directory = RunDirectory.prepare(str(self.folder), "e", name)
+        trainer.run_directory.write_config(config)
+        trainer.run_directory.log_event("start", **START | start)
+        trainer.protector, trainer.alerts = Protector(trainer.settings), Alerts(trainer.run_directory, config)
+        trainer.val_dataloader = [{"raw_prompt": ["a", "b"]}]
+        trainer._start_step = trainer.global_steps = step
+        return trainer._validate()
+
+
+@pytest.fixture
+def study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Study:
+    return Study(tmp_path, monkeypatch)
+
+
+@pytest.mark.parametrize("arm", ["closed_loop", "credit"])
+def test_arms_of_a_seed_validate_once_before_training(study: Study, arm: str):
+    measured = study.start("first")
+    assert study.validations == [0, 0]  # sampled and greedy
+    assert study.start("second", f"arm={arm}", "trainer.test_freq=4") == measured
+    assert len(study.validations) == 2
+    second = RunDirectory(study.folder / "e" / "second")
+    assert [event["run"] for event in second.events() if event["event"] == "validation_shared"] == ["first"]
+    (row,) = second.metrics()
+    assert (row["step"], row["skill/mean/accuracy"]) == (0, THIRD)
+
+
+def test_only_the_validation_before_training_is_shared_and_only_if_wanted(study: Study):
+    study.start("first")
+    study.start("second", step=8)
+    study.start("third", "run.share_first_validation=false")
+    assert study.validations == [0, 0, 8, 8, 0, 0]
+
+
+def test_a_validation_with_masked_samples_is_not_shared(study: Study):
+    study.masked = 0.01
+    study.start("first")
+    study.masked = 0.0
+    assert study.start("second")["skill/masked_share"] == 0.0
+
+
+def file_of(folder: Path, *words: str, rows: str = "rows", **start: str) -> Path | None:
+    """The shared file of a run with these words and start."""
+    config = copy.deepcopy(of_arm(*[word for word in words if word.startswith("arm=")]))
+    config.merge_with_dotlist([word for word in words if not word.startswith("arm=")])
+    config.data.val_files = str(folder / "val.parquet")
+    (folder / "val.parquet").write_text(rows)
+    run = RunDirectory.prepare(str(folder), "e", None)
+    run.log_event("start", **START | start)
+    return shared_file(config, run)
+
+
+def test_what_decides_the_answers_or_their_verification_has_its_own_file(tmp_path: Path):
+    files = [
+        file_of(tmp_path, *words)
+        for words in (
+            [], ["data.seed=7"], ["actor_rollout_ref.rollout.val_kwargs.n=5"], ["run.precision=bfloat16"],
+            ["data.max_response_length=32"], ["sandbox.timeout=3"], ["skills.names=[write,repair]"],
+            ["run.greedy_validation=false"], ["reward.custom_reward_function.reward_kwargs.partial_credit=true"],
+            ["actor_rollout_ref.model.lora_rank=4"], ["agents.max_turns=2"],
+        )
+    ]  # fmt: skip
+    starts = ({"weights": "other"}, {"commit": "ba9876543210"}, {"processor": "AMD EPYC"}, {"rows": "other rows"})
+    files += [file_of(tmp_path, **start) for start in starts]
+    assert None not in files
+    assert len(set(files)) == len(files)
+    assert file_of(tmp_path, "arm=rehearsal", "actor_rollout_ref.actor.optim.lr=1.0") == files[0]
+
+
+def test_a_start_that_is_not_known_or_draws_without_seeds_has_none(tmp_path: Path):
+    dirty = "0123456789ab with local changes"
+    for start in ({"weights": ""}, {"commit": "unknown"}, {"commit": ""}, {"commit": dirty}):
+        assert file_of(tmp_path, **start) is None
+    assert file_of(tmp_path, "run.seeded_samples=false") is None
