@@ -16,6 +16,7 @@ from verl.experimental.reward_loop.reward_manager.base import RawRewardFn, Rewar
 
 from rewards import compute_score, verifier_inputs
 from rewards.counterfactual.groups import SharedBoard, skips
+from rewards.counterfactual.judging import Answers
 from rewards.counterfactual.plan import Plan
 from rewards.counterfactual.policy import SharedPolicy, needs_policy
 from rewards.counterfactual.service import CreditService, RolloutSample
@@ -39,18 +40,23 @@ def credit_service(config: Any) -> CreditService | None:
     return CreditService(plan, board, has_advantage=skips(config), seed=credit.seed, cache_size=credit.cache_size)
 
 
+def _is_ours(config: Any) -> bool:
+    """Whether answers are scored by `compute_score`, not by a user's own reward function."""
+    function = OmegaConf.select(config, "reward.custom_reward_function")
+    return function is not None and (function.path, function.name) == ("pkg://rewards", compute_score.__name__)
+
+
 def _reader(config: Any) -> Callable[[str, str, str], Sequence[str]]:
     """A function of (data source, group, text): the parts that the verdict on this text depends on.
 
     For a user's own reward function these are the whole text and the group, as it may know more of the prompt than
     the ground truth.
     """
-    function = OmegaConf.select(config, "reward.custom_reward_function")
-    if function is None or (function.path, function.name) != ("pkg://rewards", compute_score.__name__):
+    if not _is_ours(config):
         return lambda data_source, group, text: [group, text]
     # Read once, as verl does: OmegaConf took a sixth of a reward worker's time. The same objects: `_settings` caches by
     # identity.
-    settings = dict(function.get("reward_kwargs") or {})
+    settings = dict(config.reward.custom_reward_function.get("reward_kwargs") or {})
     return lambda data_source, group, text: verifier_inputs(data_source, text, **settings)
 
 
@@ -66,7 +72,8 @@ class SkillCreditRewardManager(RewardManagerBase):
         skills = config.skills
         self.skill_of = skill_assigner(skills.by, skills.column, skills.function)
         self.credits = credit_service(config)
-        self._reads = _reader(config)
+        self._is_ours, self._reads = _is_ours(config), _reader(config)
+        self._answers = self.credits.answers if self.credits else Answers()
         self.policy = SharedPolicy(config.actor_rollout_ref.rollout.response_length) if needs_policy(config) else None
         self._reported: set[str] = set()
 
@@ -108,10 +115,11 @@ class SkillCreditRewardManager(RewardManagerBase):
         return await first_acceptance(first, answer, episode.first_failed, info, partial(self._verify, fields))
 
     async def _verdict(self, fields: Any, answer: str) -> dict[str, Any]:
-        """The verdict on the sample's answer; with credits, equal answers of a group are judged once."""
-        if self.credits is None or TRAINED_ON not in fields:
+        """The verdict on the sample's answer. Equal answers of a group are judged once, by a user's own reward function
+        only where credit compares answers."""
+        if "uid" not in fields or not (self._is_ours or (self.credits and TRAINED_ON in fields)):
             return await self._verify(fields, answer)
-        return await self.credits.answers.verdict(str(fields["uid"]), answer, partial(self._verify, fields))
+        return await self._answers.verdict(str(fields["uid"]), answer, partial(self._verify, fields))
 
     async def _credit(
         self,

@@ -74,6 +74,30 @@ async def test_a_verifier_that_raises_masks_its_sample_and_is_reported_once(capl
     assert sum("a verifier raised" in record.message for record in caplog.records) == 1
 
 
+@pytest.mark.parametrize(("path", "judged"), [("pkg://rewards", ["5", "6", "5"]), ("mine.py", ["5", "5", "6", "5"])])
+async def test_equal_answers_of_a_group_are_judged_once_unless_a_users_own_function_may_draw(path: str, judged: list):
+    seen = []
+
+    async def compute_score(solution_str, **arguments):
+        seen.append(solution_str)
+        acc = float(solution_str == "5")
+        verdict = {"score": acc, "acc": acc, "format": 1.0, "error": "none", "pass_ratio": acc}
+        return verdict | {"busy_seconds": 0.25}
+
+    function = {"custom_reward_function": {"path": path, "name": "compute_score"}}
+    config = OmegaConf.merge(CONFIG, {"reward": function})
+    manager = SkillCreditRewardManager(config, make_tokenizer(), compute_score)
+    busy = []
+    for text, uid in (("5", "a"), ("5", "a"), ("6", "a"), ("5", "b")):
+        data = _trajectory(text)
+        data.non_tensor_batch["uid"] = np.array([uid], dtype=object)
+        result = await manager.run_single(data)
+        assert result["reward_score"] == float(text == "5")
+        busy.append(result["reward_extra_info"]["busy_seconds"])
+    assert seen == judged
+    assert busy == [0.25, 0.0 if len(judged) == 3 else 0.25, 0.25, 0.25]
+
+
 def test_a_missing_reward_function_is_refused_with_a_way_out():
     with pytest.raises(ValueError, match="reward=verified"):
         _manager(None)
