@@ -26,7 +26,7 @@ from hydra import compose, initialize_config_module
 from data_prep.files import file_hash
 from data_prep.schema import DataFileError
 from data_prep.sources.source import positive
-from recipe.checks.model import ModelError, model_folder, template_text, weights_digest
+from recipe.checks.model import ModelError, model_folder, template_text
 from recipe.evaluation import ServerError
 from recipe.evaluation.budgets import Budget, BudgetName
 from recipe.evaluation.collecting import Collector, note_stalls
@@ -35,6 +35,7 @@ from recipe.evaluation.metrics import Metrics, by_data_set, measure, table
 from recipe.evaluation.samples import Problem, Sample, SampleJournal, data_files, read_data_sets
 from recipe.evaluation.servers import Endpoints
 from recipe.evaluation.vllm_servers import PLATFORMS, vllm_servers
+from recipe.records.digests import weights_digest
 from recipe.records.tables import cut_warnings, table_console
 from recipe.runtime.console import EvaluationState, ProgressReporter, program
 from recipe.settings import AgentsSettings, SettingsError, read_agents

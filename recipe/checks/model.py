@@ -8,10 +8,10 @@ import json
 from pathlib import Path
 from typing import Any
 
-from omegaconf import DictConfig, ListConfig
+from omegaconf import DictConfig
 
-from data_prep.files import file_hash
 from recipe.checks import PreflightFinding
+from recipe.records.digests import WEIGHTS, data_digest, weights_digest
 from recipe.records.run_directory import RunDirectory, write_atomically
 from recipe.records.versions import CHECKPOINT_VERSION
 from recipe.records.versions import KEY as VERSION_KEY
@@ -20,10 +20,6 @@ from recipe.records.versions import KEY as VERSION_KEY
 COMMON_HEAD_SIZES = (32, 64, 96, 128)
 
 KEY = "actor_rollout_ref.model.path"
-
-WEIGHTS = ("*.safetensors", "pytorch_model*.bin")
-# A large weight file is sampled at this many blocks of this many bytes: training changes all of it.
-BLOCKS, BLOCK = 64, 1 << 20
 
 
 def check(config: DictConfig, run: RunDirectory) -> list[PreflightFinding]:
@@ -54,32 +50,6 @@ def fingerprint(config: DictConfig) -> dict[str, str | int]:
         "weights": weights_digest(folder),
         "data": data_digest(config.data.train_files),
     }
-
-
-def data_digest(files: str | ListConfig | None) -> str:
-    """A 16-digit digest of the training files' contents; empty if one is missing."""
-    paths = [Path(file).expanduser() for file in ([files] if isinstance(files, str) else files or [])]
-    if not all(path.is_file() for path in paths):
-        return ""
-    return hashlib.sha256("".join(map(file_hash, paths)).encode()).hexdigest()[:16]
-
-
-def weights_digest(folder: Path) -> str:
-    """A 16-digit digest of a model folder's weights; empty if there are none, as for a hub id.
-
-    It covers each file's size and evenly spaced blocks, up to 64 MiB: seconds for any model, all of a small one.
-    """
-    digest = hashlib.sha256()
-    files = sorted(path for pattern in WEIGHTS for path in folder.glob(pattern))
-    for path in files:
-        size = path.stat().st_size
-        digest.update(f"{path.name} {size}\n".encode())
-        with path.open("rb") as file:
-            spread = ((size - BLOCK) * block // (BLOCKS - 1) for block in range(BLOCKS))
-            for start in range(0, size, BLOCK) if size <= BLOCK * BLOCKS else spread:
-                file.seek(start)
-                digest.update(file.read(BLOCK))
-    return digest.hexdigest()[:16] if files else ""
 
 
 def remember(config: DictConfig, run: RunDirectory) -> dict[str, str | int]:

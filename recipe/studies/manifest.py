@@ -17,7 +17,8 @@ from typing_extensions import TypedDict
 
 from data_prep.files import file_hash
 from data_prep.made_from import alone
-from recipe.checks.model import ModelError, model_folder, weights_digest
+from recipe.checks.model import ModelError, model_folder
+from recipe.records.digests import model_digest
 from recipe.records.run_directory import write_atomically
 
 FILE = "study.json"
@@ -25,7 +26,6 @@ VERSION = 1
 """Of the record; one without the number has version 1."""
 
 # Files of a model's folder that affect its answers, in addition to the weights.
-MODEL_FILES = ("config.json", "generation_config.json", "tokenizer*", "chat_template*", "vocab*", "merges*", "*.model")
 
 
 class Entry(TypedDict):
@@ -103,16 +103,10 @@ def _entries(models: Mapping[str, str], data: Mapping[str, Path], settings: Mapp
     except ModelError as error:
         raise StudyError(str(error)) from error
     return {
-        "model": {name: {"digest": _model_digest(path), "place": models[name]} for name, path in folders.items()},
+        "model": {name: {"digest": model_digest(path), "place": models[name]} for name, path in folders.items()},
         "data": {name: {"digest": _file_digest(path), "place": str(path)} for name, path in data.items()},
         "setting": {name: {"digest": value, "place": value} for name, value in settings.items()},
     }
-
-
-def _model_digest(folder: Path) -> str:
-    files = sorted({path for pattern in MODEL_FILES for path in folder.glob(pattern) if path.is_file()})
-    parts = [weights_digest(folder), *(f"{path.name} {file_hash(path)}" for path in files)]
-    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
 
 
 def _file_digest(path: Path) -> str:

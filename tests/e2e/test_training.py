@@ -8,7 +8,7 @@ from statistics import median
 
 import pytest
 
-from recipe.checks.model import weights_digest
+from recipe.records.digests import weights_digest
 from recipe.records.experiment_page import skill_table
 from recipe.records.pictures import series
 from recipe.records.run_directory import RunDirectory, read_jsonl

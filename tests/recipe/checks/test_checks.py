@@ -369,22 +369,6 @@ def test_a_hub_name_continues_a_run_of_the_same_name_alone(tiny_arguments, run):
     assert "the checkpoint is of another model" in problem
 
 
-def test_the_digest_of_large_weights_reads_blocks_from_their_beginning_to_their_end(tmp_path):
-    assert model.weights_digest(tmp_path) == ""
-    file = tmp_path / "model.safetensors"
-    size = 200 * model.BLOCK
-    digests = set()
-    for place in (None, 0, size - 1):
-        file.write_bytes(b"")
-        with file.open("r+b") as written:
-            written.truncate(size)
-            if place is not None:
-                written.seek(place)
-                written.write(b"x")
-        digests.add(model.weights_digest(tmp_path))
-    assert len(digests) == 3
-
-
 def test_batches_that_do_not_divide(tiny_arguments, run):
     problems = machine.check_memory(_config(tiny_arguments, "actor_rollout_ref.actor.ppo_mini_batch_size=12"), run)
     assert "ppo_mini_batch_size" in _only(problems)

@@ -17,7 +17,7 @@ from recipe.training.protector import Protector
 from recipe.training.trainer import SkillCreditTrainer
 from tests.composing import composed
 
-START = {"weights": "w", "commit": "0123456789ab", "processor": "AMD EPYC, AVX2, threads: 1"}
+START = {"commit": "0123456789ab", "processor": "AMD EPYC, AVX2, threads: 1"}
 THIRD = 1 / 3
 
 
@@ -26,13 +26,22 @@ def of_arm(*arm: str) -> DictConfig:
     return composed("experiment=paper_b", "platform=cpu", *arm)
 
 
+def place(config: DictConfig, folder: Path, rows: str = "rows", weights: str = "w") -> None:
+    """Write validation rows and a model, if `weights` are not empty, and name them."""
+    config.data.val_files, config.actor_rollout_ref.model.path = str(folder / "val.parquet"), str(folder / "model")
+    (folder / "val.parquet").write_text(rows)
+    (folder / "model").mkdir(exist_ok=True)
+    (folder / "model" / "model.safetensors").write_text(weights)
+    if not weights:
+        (folder / "model" / "model.safetensors").unlink()
+
+
 class Study:
     """Starts of runs in one folder; `validations` has the step of each validation that was made."""
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch):
         self.folder, self.masked = folder, 0.0
         self.validations: list[int] = []
-        (folder / "val.parquet").write_text("rows")
 
         def validate(trainer: Any) -> dict[str, float]:
             self.validations.append(trainer.global_steps)
@@ -45,7 +54,7 @@ class Study:
     def start(self, name: str, *words: str, step: int = 0, **start: str) -> dict[str, float]:
         arm = [word for word in words if word.startswith("arm=")]
         config = copy.deepcopy(of_arm(*arm))
-        config.data.val_files = str(self.folder / "val.parquet")
+        place(config, self.folder)
         config.merge_with_dotlist([word for word in words if word not in arm])
         trainer: Any = SkillCreditTrainer.__new__(SkillCreditTrainer)
         trainer.config, trainer.settings, trainer.schedule = config, read_settings(config), None
@@ -89,12 +98,11 @@ def test_a_validation_with_masked_samples_is_not_shared(study: Study):
     assert study.start("second")["skill/masked_share"] == 0.0
 
 
-def file_of(folder: Path, *words: str, rows: str = "rows", **start: str) -> Path | None:
+def file_of(folder: Path, *words: str, rows: str = "rows", weights: str = "w", **start: str) -> Path | None:
     """The shared file of a run with these words and start."""
     config = copy.deepcopy(of_arm(*[word for word in words if word.startswith("arm=")]))
     config.merge_with_dotlist([word for word in words if not word.startswith("arm=")])
-    config.data.val_files = str(folder / "val.parquet")
-    (folder / "val.parquet").write_text(rows)
+    place(config, folder, rows, weights)
     run = RunDirectory.prepare(str(folder), "e", None)
     run.log_event("start", **START | start)
     return shared_file(config, run)
@@ -119,6 +127,8 @@ def test_what_decides_the_answers_or_their_verification_has_its_own_file(tmp_pat
 
 def test_a_start_that_is_not_known_or_draws_without_seeds_has_none(tmp_path: Path):
     dirty = "0123456789ab with local changes"
-    for start in ({"weights": ""}, {"commit": "unknown"}, {"commit": ""}, {"commit": dirty}):
+    for start in ({"weights": ""}, {"commit": "unknown"}, {"commit": dirty}):
         assert file_of(tmp_path, **start) is None
-    assert file_of(tmp_path, "run.seeded_samples=false") is None
+    own = ("reward.custom_reward_function.path=mine.py", "skills.by=function")
+    for word in ("run.seeded_samples=false", *own, "actor_rollout_ref.rollout.agent.agent_loop_config_path=mine.yaml"):
+        assert file_of(tmp_path, word) is None
