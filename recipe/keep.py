@@ -51,7 +51,7 @@ COARSE = (
     "actor/entropy", "actor/projection/cosine", "actor/projection/multiplier", "actor/projection/predicted_change",
     "actor/projection/split_half_cosine", "response_length/mean", "reward/sandbox_seconds", STEP_TIME,
 )  # fmt: skip
-EVENTS = ("start", "end", general.EVENT)
+EVENTS = ("start", "end", "validation_shared", general.EVENT)
 DIGITS, COARSE_DIGITS = 6, 3
 
 

@@ -14,7 +14,7 @@ from omegaconf import OmegaConf
 from verl import DataProto
 from verl.experimental.reward_loop.reward_manager.base import RawRewardFn, RewardManagerBase
 
-from rewards import compute_score, verifier_inputs
+from rewards import compute_score, registry, verifier_inputs
 from rewards.counterfactual.groups import SharedBoard, skips
 from rewards.counterfactual.judging import Answers
 from rewards.counterfactual.plan import Plan
@@ -73,7 +73,7 @@ class SkillCreditRewardManager(RewardManagerBase):
         self.skill_of = skill_assigner(skills.by, skills.column, skills.function)
         self.credits = credit_service(config)
         self._is_ours, self._reads = _is_ours(config), _reader(config)
-        self._answers = self.credits.answers if self.credits else Answers()
+        self._answers = Answers()
         self.policy = SharedPolicy(config.actor_rollout_ref.rollout.response_length) if needs_policy(config) else None
         self._reported: set[str] = set()
 
@@ -115,11 +115,15 @@ class SkillCreditRewardManager(RewardManagerBase):
         return await first_acceptance(first, answer, episode.first_failed, info, partial(self._verify, fields))
 
     async def _verdict(self, fields: Any, answer: str) -> dict[str, Any]:
-        """The verdict on the sample's answer. Equal answers of a group are judged once, by a user's own reward function
-        only where credit compares answers."""
-        if "uid" not in fields or not (self._is_ours or (self.credits and TRAINED_ON in fields)):
+        """The verdict on the sample's answer. Equal answers of a group are judged once; by a user's own function or
+        verifier, which may draw, only where credit compares answers."""
+        if self.credits and TRAINED_ON in fields:
+            answers = self.credits.answers
+        elif self._is_ours and registry.is_ours(str(fields["data_source"])) and "uid" in fields:
+            answers = self._answers  # their own: validations would take the place of answers whose replays are to come
+        else:
             return await self._verify(fields, answer)
-        return await self._answers.verdict(str(fields["uid"]), answer, partial(self._verify, fields))
+        return await answers.verdict(str(fields["uid"]), answer, partial(self._verify, fields))
 
     async def _credit(
         self,

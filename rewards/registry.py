@@ -11,7 +11,9 @@ from pydantic import BaseModel
 from rewards.settings import JudgeSettings
 from rewards.verdict import Verdict
 
-__all__ = ["JudgeSettings", "ResponseJudge", "Verifier", "get", "names", "register", "validate_ground_truth"]
+__all__ = [
+    "JudgeSettings", "ResponseJudge", "Verifier", "get", "is_ours", "names", "register", "validate_ground_truth",
+]  # fmt: skip
 
 # A module registers its verifier on import. It is imported when its name is first requested, so that a run pays only
 # for the verifiers that its data use.
@@ -85,6 +87,11 @@ def _modules() -> dict[str, str]:
             f"a package declares the verifier '{taken[0]}' ({declared[taken[0]]}), which is ours; rename it"
         )
     return _MODULES | declared
+
+
+def is_ours(name: str) -> bool:
+    """Whether the verifier of this name is one of this project's."""
+    return name in _MODULES
 
 
 def names() -> list[str]:

@@ -1,6 +1,7 @@
 """Digests of what a run begins with: the model's folder and the files of rows."""
 
 import hashlib
+from collections.abc import Sequence
 from pathlib import Path
 
 from omegaconf import ListConfig
@@ -39,8 +40,8 @@ def weights_digest(folder: Path) -> str:
     return digest.hexdigest()[:16] if files else ""
 
 
-def model_digest(folder: Path) -> str:
-    """A 16-digit digest of a model folder: weights as in `weights_digest`, configuration, tokenizer and template."""
-    files = sorted({path for pattern in MODEL_FILES for path in folder.glob(pattern) if path.is_file()})
+def model_digest(folder: Path, patterns: Sequence[str] = MODEL_FILES) -> str:
+    """A 16-digit digest of a model folder: weights as in `weights_digest`, and the files that match a pattern."""
+    files = sorted({path for pattern in patterns for path in folder.glob(pattern) if path.is_file()})
     parts = [weights_digest(folder), *(f"{path.name} {file_hash(path)}" for path in files)]
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]

@@ -2,8 +2,8 @@
 
 `rates` finds the learning rate of each arm, and in the sparse task the size of its updates, on seeds that the evidence
 does not use; `arms` compares the arms as the task's experiment has them, or at their own choice, and other arms that
-are given in a table apart; `longer` gives GRPO as many and twice the samples; `rivals` adds arms of other papers, and
-credit and GRPO changed, to the arms' folder; `agents` compares credit per turn with GiGPO. A study that was stopped
+are given in a table apart; `longer` gives GRPO as many and twice the samples; `rivals` compares arms of other papers
+and inverted credits with both; `agents` compares credit per turn with GiGPO. A study that was stopped
 resumes.
 """
 

@@ -55,6 +55,10 @@ class FewerAnswers:
             yield batch | {_ANSWERS: np.array(counts, dtype=object)}
 
 
+GREEDY_MASKED = "skill/greedy_masked_share"
+"""Metric; none if it would be 0."""
+
+
 def sampling_of(sampling_params: Mapping[str, Any], row: MutableMapping[str, Any]) -> dict[str, Any]:
     """Sampling parameters of this row, greedy if its field GREEDY is set; removes the field."""
     chosen = dict(sampling_params)
@@ -64,12 +68,14 @@ def sampling_of(sampling_params: Mapping[str, Any], row: MutableMapping[str, Any
 
 
 def greedy_metrics(metrics: Mapping[str, float]) -> dict[str, float]:
-    """``skill/<name>/greedy_accuracy``, from the metrics of a validation on `GreedyPrompts`."""
+    """``skill/<name>/greedy_accuracy``, from the metrics of a validation on `GreedyPrompts`; the share of answers that
+    could not be verified, if any."""
+    masked = metrics.get("skill/masked_share", 0.0)
     return {
         f"{key.removesuffix('accuracy')}greedy_accuracy": value
         for key, value in metrics.items()
         if key.startswith("skill/") and key.endswith("/accuracy")
-    }
+    } | ({GREEDY_MASKED: masked} if masked else {})
 
 
 # Batch field: how often the same step has submitted a prompt's task already.

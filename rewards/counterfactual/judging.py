@@ -73,6 +73,9 @@ class ScoreCache(Generic[Value]):
 # Verdicts on answers that are kept: the answers of a group arrive close together, so few suffice.
 _ANSWERS = 4096
 
+# Times of a verdict, which a copy of it does not take again.
+_SECONDS = ("busy_seconds", "judge_seconds")
+
 # Time limit of a replay: this multiple of the time of the answer itself, and at least this many seconds.
 _TIMES_OWN = 4.0
 _LEAST_SECONDS = 0.5
@@ -143,17 +146,23 @@ class Answers:
 
     async def verdict(self, group: str, answer: str, judge: AnswerScorer) -> dict[str, Any]:
         """The verdict on a sample's own answer. The verifier runs once for equal answers of a group, whose
-        verdict is the same; the others take no time of sandbox workers. If the first could not be judged, each of the
-        others is judged separately. Whether a second run agrees is left to the check for flakiness, which runs each
-        different answer again.
+        verdict is the same; the others take no time. If the first could not be judged, was cancelled or hit a time
+        limit, which a busy machine may cause, each of the others is judged separately. Whether a second run agrees is
+        left to the check for flakiness, which runs each different answer again.
         """
         key = [group, answer]
         known = key in self._known
-        judgement = await self._known.score(key, partial(judged, judge, answer))
-        if known and not self._known.judged(judgement):
+        try:
+            judgement = await self._known.score(key, partial(judged, judge, answer))
+        except RuntimeError:
+            if not known:
+                raise
             return dict(await judge(answer))
-        free = known and "busy_seconds" in judgement.info
-        return {**judgement.info, "busy_seconds": 0.0} if free else dict(judgement.info)
+        if not known:
+            return dict(judgement.info)
+        if judgement.timeouts or not self._known.judged(judgement):
+            return dict(await judge(answer))
+        return dict(judgement.info) | {name: 0.0 for name in _SECONDS if name in judgement.info}
 
     def replay_limit(self, group: str, answer: str) -> float:
         """Time limit of an answer's replays (`limit_after`). Infinite, so that the verifier's own limit applies, if

@@ -82,7 +82,7 @@ async def test_equal_answers_of_a_group_are_judged_once_unless_a_users_own_funct
         seen.append(solution_str)
         acc = float(solution_str == "5")
         verdict = {"score": acc, "acc": acc, "format": 1.0, "error": "none", "pass_ratio": acc}
-        return verdict | {"busy_seconds": 0.25}
+        return verdict | {"busy_seconds": 0.25, "judge_seconds": 0.5}
 
     function = {"custom_reward_function": {"path": path, "name": "compute_score"}}
     config = OmegaConf.merge(CONFIG, {"reward": function})
@@ -93,7 +93,9 @@ async def test_equal_answers_of_a_group_are_judged_once_unless_a_users_own_funct
         data.non_tensor_batch["uid"] = np.array([uid], dtype=object)
         result = await manager.run_single(data)
         assert result["reward_score"] == float(text == "5")
-        busy.append(result["reward_extra_info"]["busy_seconds"])
+        info = result["reward_extra_info"]
+        assert info["judge_seconds"] == 2 * info["busy_seconds"]
+        busy.append(info["busy_seconds"])
     assert seen == judged
     assert busy == [0.25, 0.0 if len(judged) == 3 else 0.25, 0.25, 0.25]
 

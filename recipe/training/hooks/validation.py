@@ -8,6 +8,7 @@ from recipe.records.experiment_page import failure_logged, update_report
 from recipe.records.run_directory import RunDirectory
 from recipe.runtime.death_watch import require_living
 from recipe.settings import Settings
+from recipe.training.hooks.replay_buffers import FAILED_PROMPTS
 from recipe.training.hooks.shared_validation import read_shared, share, shared_file
 from recipe.training.protector import Protector
 from recipe.training.schedule import PromptSchedule
@@ -92,10 +93,17 @@ class ValidationHooks(PPOTrainer):
             run, metrics = found
             self.run_directory.log_event("validation_shared", run=run)
             return metrics
+        failed = self._failed_prompts
         metrics = self._measured()
-        if file:
-            share(file, self.run_directory, metrics)
+        if file and self._failed_prompts == failed:
+            with failure_logged(self.run_directory, self.global_steps):
+                share(file, self.run_directory, metrics)
         return metrics
+
+    @property
+    def _failed_prompts(self) -> int:
+        """Number of times that answers of prompts failed in this run."""
+        return sum(event["event"] == FAILED_PROMPTS for event in self.run_directory.events())
 
     def _measured(self) -> dict[str, float]:
         prompts = self.val_dataloader

@@ -1,6 +1,7 @@
 """Runs of an experiment that begin alike validate once before training. Made: verl's validation."""
 
 import copy
+import shutil
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -12,12 +13,13 @@ from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
 from recipe.health.alerts import Alerts
 from recipe.records.run_directory import RunDirectory
 from recipe.settings import read_settings
-from recipe.training.hooks.shared_validation import shared_file
+from recipe.training.hooks.shared_validation import OWN_CODE, shared_file
 from recipe.training.protector import Protector
 from recipe.training.trainer import SkillCreditTrainer
 from tests.composing import composed
 
-START = {"commit": "0123456789ab", "processor": "AMD EPYC, AVX2, threads: 1"}
+COMMIT = "0123456789ab"
+START = {"commit": COMMIT, "processor": "AMD EPYC, AVX2, threads: 1"}
 THIRD = 1 / 3
 
 
@@ -40,14 +42,17 @@ class Study:
     """Starts of runs in one folder; `validations` has the step of each validation that was made."""
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch):
-        self.folder, self.masked = folder, 0.0
+        self.folder, self.commit = folder, COMMIT
+        self.found = {"skill/mean/accuracy": THIRD, "skill/write/accuracy": THIRD, "skill/masked_share": 0.0}
         self.validations: list[int] = []
 
         def validate(trainer: Any) -> dict[str, float]:
             self.validations.append(trainer.global_steps)
-            return {"skill/mean/accuracy": THIRD, "skill/write/accuracy": THIRD, "skill/masked_share": self.masked}
+            return dict(self.found)
 
         monkeypatch.setattr(PPOTrainerSync, "_validate", validate)
+        module = "recipe.training.hooks.shared_validation"
+        monkeypatch.setattr(f"{module}.source_commit", lambda: self.commit)
         monkeypatch.setattr(SkillCreditTrainer, "_require_living", lambda self: None)
         monkeypatch.setattr("recipe.training.hooks.validation.update_report", lambda run: None)
 
@@ -91,11 +96,25 @@ def test_only_the_validation_before_training_is_shared_and_only_if_wanted(study:
     assert study.validations == [0, 0, 8, 8, 0, 0]
 
 
-def test_a_validation_with_masked_samples_is_not_shared(study: Study):
-    study.masked = 0.01
+@pytest.mark.parametrize("found", [{"skill/masked_share": 0.01}, {}])
+def test_a_validation_with_masked_samples_or_without_verified_ones_is_not_shared(study: Study, found: dict[str, float]):
+    complete, study.found = study.found, found
     study.start("first")
-    study.masked = 0.0
+    study.found = complete
     assert study.start("second")["skill/masked_share"] == 0.0
+
+
+def test_a_validation_of_a_source_that_has_changed_since_or_of_a_removed_run_is_not_taken(study: Study):
+    study.commit = "ba9876543210"
+    study.start("first")
+    study.commit = COMMIT
+    study.start("second")
+    assert len(study.validations) == 4
+    study.start("third")
+    assert len(study.validations) == 4
+    shutil.rmtree(study.folder / "e" / "second")
+    study.start("fourth")
+    assert len(study.validations) == 6
 
 
 def file_of(folder: Path, *words: str, rows: str = "rows", weights: str = "w", **start: str) -> Path | None:
@@ -116,6 +135,7 @@ def test_what_decides_the_answers_or_their_verification_has_its_own_file(tmp_pat
             ["data.max_response_length=32"], ["sandbox.timeout=3"], ["skills.names=[write,repair]"],
             ["run.greedy_validation=false"], ["reward.custom_reward_function.reward_kwargs.partial_credit=true"],
             ["actor_rollout_ref.model.lora_rank=4"], ["agents.max_turns=2"],
+            ["actor_rollout_ref.actor.fsdp_config.model_dtype=bfloat16"],
         )
     ]  # fmt: skip
     starts = ({"weights": "other"}, {"commit": "ba9876543210"}, {"processor": "AMD EPYC"}, {"rows": "other rows"})
@@ -125,10 +145,23 @@ def test_what_decides_the_answers_or_their_verification_has_its_own_file(tmp_pat
     assert file_of(tmp_path, "arm=rehearsal", "actor_rollout_ref.actor.optim.lr=1.0") == files[0]
 
 
-def test_a_start_that_is_not_known_or_draws_without_seeds_has_none(tmp_path: Path):
-    dirty = "0123456789ab with local changes"
+def test_a_run_whose_answers_nothing_names_or_whose_samples_are_shown_has_none(tmp_path: Path):
+    dirty = f"{COMMIT} with local changes"
     for start in ({"weights": ""}, {"commit": "unknown"}, {"commit": dirty}):
         assert file_of(tmp_path, **start) is None
-    own = ("reward.custom_reward_function.path=mine.py", "skills.by=function")
-    for word in ("run.seeded_samples=false", *own, "actor_rollout_ref.rollout.agent.agent_loop_config_path=mine.yaml"):
-        assert file_of(tmp_path, word) is None
+    words = [f"{key}=mine" for key in OWN_CODE]
+    words += ["reward.custom_reward_function.path=mine.py", "skills.by=function", "run.seeded_samples=false"]
+    words += [
+        "trainer.device=cuda",
+        "trainer.v1.trainer_mode=skillcredit_colocate_async",
+        "skip.rollout_tq.enable=true",
+    ]
+    words += ["trainer.logger=[console,wandb]", "trainer.validation_data_dir=dumps", "trainer.val_only=true"]
+    words += ["skip.rollout_tq.enable=true"]
+    assert [word for word in words if file_of(tmp_path, word) is not None] == []
+
+
+def test_a_file_beside_the_weights_decides_too(tmp_path: Path):
+    plain = file_of(tmp_path)
+    (tmp_path / "model" / "special_tokens_map.json").write_text("{}")
+    assert file_of(tmp_path) not in (None, plain)
