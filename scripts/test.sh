@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Set up, then check style and types and run the tests.
 #   bash scripts/test.sh                 unit tests, then slow tests in parallel with end-to-end tests
-#   bash scripts/test.sh night           also the end-to-end tests marked `night`, 15 more starts of the real stack
+#   bash scripts/test.sh night           also the end-to-end tests marked `night`: 17 more starts of the real stack
 #   bash scripts/test.sh unit            only the unit tests
 #   bash scripts/test.sh gpu_pins        on a machine without a GPU: tests of configurations, recipe and workers with the
 #                                        pins of GPUs, in .venv-gpu (11 GB)
