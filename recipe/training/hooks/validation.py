@@ -87,7 +87,7 @@ class ValidationHooks(PPOTrainer):
 
     def _shared_or_measured(self) -> dict[str, float]:
         """Metrics of the validation's answers; before training those of a run that began alike, if wanted."""
-        first = self.settings.run.share_first_validation and self.global_steps == 0
+        first = self.global_steps == 0 and self.settings.run.share_first_validation
         file = shared_file(self.config, self.run_directory) if first else None
         if file and (found := read_shared(file)):
             run, metrics = found

@@ -13,7 +13,12 @@ from recipe.training.protector import Protector
 from recipe.training.trainer import SkillCreditTrainer
 from tests.composing import composed
 
-WORDS = ("experiment=paper_b", "protocol.stage_steps=2", "protocol.skill_sequence=[write,sql]")
+WORDS = (
+    "experiment=paper_b",
+    "run.share_first_validation=false",
+    "protocol.stage_steps=2",
+    "protocol.skill_sequence=[write,sql]",
+)
 
 
 @pytest.fixture
