@@ -50,27 +50,9 @@ def test_the_runs_under_two_judges_give_their_table(tmp_path: Path):
     assert_same_files(tmp_path, HACKING, "hacks.md")
 
 
-CREDIT = {
-    "parts4": "--reach 0.8 --window 16 --contrasts credit:grpo credit_shuffled:grpo",
-}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("task", CREDIT)
-def test_the_runs_of_the_credit_study_give_the_rows_of_its_page(task: str, tmp_path: Path):
-    runs = str(EVIDENCE / "credit" / f"{task}.jsonl.xz")
-    assert report.main(["online", runs, *CREDIT[task].split(), "--out", str(tmp_path)]) == 0
-    page = (EVIDENCE / "credit_plan.md").read_text().splitlines()
-    _, arms, _, contrasts = (tmp_path / "online.md").read_text().split("\n\n")[:4]
-    rows = [row for table in (arms, contrasts) for row in table.splitlines() if not row.startswith("|---")]
-    assert len(rows) >= 5
-    assert [row for row in rows if not any(line.startswith(row) for line in page)] == []
-
-
 @pytest.mark.slow
 def test_every_run_of_the_studies_is_there():
     counts = {"paper_a/runs": 30, "paper_b/runs": 106, "pretrained/runs": 3, "hacking/runs": 2}
-    counts |= {"credit/parts4": 24}
     for name, count in counts.items():
         runs = finished_runs(EVIDENCE / f"{name}.jsonl.xz")
         assert (len(runs), sum(run.finished for run in runs)) == (count, count), name
