@@ -40,7 +40,7 @@ def credit_service(config: Any) -> CreditService | None:
     return CreditService(plan, board, has_advantage=skips(config), seed=credit.seed, cache_size=credit.cache_size)
 
 
-def _is_ours(config: Any) -> bool:
+def has_our_rewards(config: Any) -> bool:
     """Whether answers are scored by `compute_score`, not by a user's own reward function."""
     function = OmegaConf.select(config, "reward.custom_reward_function")
     return function is not None and (function.path, function.name) == ("pkg://rewards", compute_score.__name__)
@@ -52,7 +52,7 @@ def _reader(config: Any) -> Callable[[str, str, str], Sequence[str]]:
     For a user's own reward function these are the whole text and the group, as it may know more of the prompt than
     the ground truth.
     """
-    if not _is_ours(config):
+    if not has_our_rewards(config):
         return lambda data_source, group, text: [group, text]
     # Read once, as verl does: OmegaConf took a sixth of a reward worker's time. The same objects: `_settings` caches by
     # identity.
@@ -72,7 +72,7 @@ class SkillCreditRewardManager(RewardManagerBase):
         skills = config.skills
         self.skill_of = skill_assigner(skills.by, skills.column, skills.function)
         self.credits = credit_service(config)
-        self._is_ours, self._reads = _is_ours(config), _reader(config)
+        self._is_ours, self._reads = has_our_rewards(config), _reader(config)
         self._answers = Answers()
         self.policy = SharedPolicy(config.actor_rollout_ref.rollout.response_length) if needs_policy(config) else None
         self._reported: set[str] = set()

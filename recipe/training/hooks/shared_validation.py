@@ -18,7 +18,7 @@ from recipe.records.experiment_page import PACKAGES, source_commit
 from recipe.records.run_directory import RunDirectory, write_atomically
 from recipe.training.step_samples import GREEDY_MASKED
 from rewards import registry
-from rewards.manager import SkillCreditRewardManager
+from rewards.manager import SkillCreditRewardManager, has_our_rewards
 
 FOLDER = ".first_validations"
 """In the folder of an experiment."""
@@ -48,7 +48,7 @@ def shared_file(config: DictConfig, run: RunDirectory) -> Path | None:
 
     run: its last event `start` names commit and processor.
     """
-    start = [event for event in run.events() if event["event"] == "start"][-1]
+    start = _last_start(run)
     rows, model = data_digest(config.data.val_files), Path(config.actor_rollout_ref.model.path)
     known = bool(rows and weights_digest(model)) and _is_clean(start["commit"])
     seeded = config.run.seeded_samples and config.trainer.device == "cpu" and config.trainer.v1.trainer_mode == MODE
@@ -67,6 +67,10 @@ def shared_file(config: DictConfig, run: RunDirectory) -> Path | None:
     return run.path.parent / FOLDER / f"{digest}.json"
 
 
+def _last_start(run: RunDirectory) -> dict[str, Any]:
+    return [event for event in run.events() if event["event"] == "start"][-1]
+
+
 def _is_clean(commit: str) -> bool:
     return commit != "unknown" and " " not in commit
 
@@ -82,7 +86,7 @@ def has_own_code(config: DictConfig) -> bool:
     """Whether answers, rewards or skills come from code or weights of the user's that no commit of ours names."""
     rollout, manager = config.actor_rollout_ref.rollout, config.reward.reward_manager
     ours = (
-        config.reward.custom_reward_function.path == "pkg://rewards"
+        has_our_rewards(config)
         and manager.name == SkillCreditRewardManager.__name__
         and rollout.agent.agent_loop_manager_class == MANAGER
         and config.skills.by != "function"
@@ -109,7 +113,7 @@ def share(file: Path, run: RunDirectory, metrics: Mapping[str, float]) -> None:
     Not if samples were masked, which another run may verify, or if the source changed since the run began: its workers
     may have read either.
     """
-    start = [event for event in run.events() if event["event"] == "start"][-1]
+    start = _last_start(run)
     complete = metrics.get(MASKED) == 0 and GREEDY_MASKED not in metrics
     if complete and source_commit() == start["commit"]:
         file.parent.mkdir(exist_ok=True)

@@ -89,13 +89,15 @@ class ValidationHooks(PPOTrainer):
         """Metrics of the validation's answers; before training those of a run that began alike, if wanted."""
         first = self.global_steps == 0 and self.settings.run.share_first_validation
         file = shared_file(self.config, self.run_directory) if first else None
-        if file and (found := read_shared(file)):
+        if file is None:
+            return self._measured()
+        if found := read_shared(file):
             run, metrics = found
             self.run_directory.log_event("validation_shared", run=run)
             return metrics
         failed = self._failed_prompts
         metrics = self._measured()
-        if file and self._failed_prompts == failed:
+        if self._failed_prompts == failed:
             with failure_logged(self.run_directory, self.global_steps):
                 share(file, self.run_directory, metrics)
         return metrics
