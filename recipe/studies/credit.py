@@ -91,7 +91,12 @@ RIVALS: Mapping[str, tuple[str, Overrides]] = {  # label -> arm and overrides
     "spo": ("spo", ()),
     "credit_inverted": ("credit", ("credit.ablation=inverted",)),
 }
-RIVAL_SEEDS = "80 81 82"
+RIVAL_SEEDS = "83 84 85"
+RIVAL_LENGTH = (
+    "trainer.total_training_steps=40", "trainer.save_freq=10", "trainer.test_freq=-1", "trainer.val_before_train=false",
+    "actor_rollout_ref.actor.optim.min_lr_ratio=0.775",
+)  # fmt: skip
+"""The first third of a run, whose rate falls to 0.775: each update of vineppo samples 1,300 continuations."""
 RIVAL_CONTRASTS = ("vineppo:grpo", "spo:grpo", "credit_inverted:grpo", "credit:grpo", "credit:vineppo", "credit:spo")
 
 # The code agent on two skills of the micro suite. An episode has three turns of 64 tokens with two answers between.
@@ -215,7 +220,7 @@ def _longer(steps: Steps[CreditOptions], name: str, overrides: Overrides) -> int
 
 def _rivals(steps: Steps[CreditOptions], name: str, overrides: Overrides) -> int:
     """Arms of other papers and inverted credits, with GRPO and credit on seeds of their own."""
-    runs = _at_rates_that_hold(steps.options, RIVALS, RIVAL_SEEDS)
+    runs = [(*RIVAL_LENGTH, *run) for run in _at_rates_that_hold(steps.options, RIVALS, RIVAL_SEEDS)]
     return _start_and_compare(steps, name, f"{name}_rivals", runs, overrides, "--each", "--contrasts", *RIVAL_CONTRASTS)
 
 

@@ -1,10 +1,12 @@
 """The experiments and arms of scripts/evidence_credit.sh: what differs between them, and nothing else."""
 
+import math
+
 import pytest
 
 from recipe.settings import read_settings
 from recipe.studies.arm_options import RATE
-from recipe.studies.credit import AGENT_OPTIONS, TASKS, _rate
+from recipe.studies.credit import AGENT_OPTIONS, RIVAL_LENGTH, TASKS, _rate
 from tests.composing import composed
 
 pytestmark = pytest.mark.slow  # each composes a configuration
@@ -51,6 +53,13 @@ def test_rivals_have_the_settings_of_their_papers():
     assert vineppo.model_copy(update=changed) == spo
     assert (gigpo.mapping, gigpo.methods, gigpo.unit) == ("states", ("returns",), "turn")
     assert (gigpo.strength, gigpo.discount) == (1.0, 0.95)
+
+
+def test_the_rate_of_rivals_falls_as_in_the_first_third_of_a_run():
+    """verl's cosine at a third of the updates of credit_parts16."""
+    whole = composed("experiment=credit_parts16").actor_rollout_ref.actor.optim.min_lr_ratio
+    rivals = composed("experiment=credit_parts16", *RIVAL_LENGTH).actor_rollout_ref.actor.optim.min_lr_ratio
+    assert rivals == pytest.approx(whole + (1 - whole) * (1 + math.cos(math.pi / 3)) / 2)
 
 
 def test_the_rivals_rate_is_twice_that_of_the_experiment():

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from recipe.studies.credit import RATES_THAT_HOLD, RIVAL_CONTRASTS, TASKS, _as_chosen, size_overrides
+from recipe.studies.credit import RATES_THAT_HOLD, RIVAL_CONTRASTS, RIVAL_LENGTH, TASKS, _as_chosen, size_overrides
 from tests.composing import composed
 from tests.scripts.test_papers import ARM, SEED, STARTED, dry
 from tests.studying import of_module, study
@@ -119,7 +119,7 @@ def test_another_stage_or_task_is_refused():
 def test_rivals_run_beside_grpo_and_credit_on_seeds_of_their_own():
     commands = dry("evidence_credit", "rivals", KEPT="kept", SEEDS="80")
     grpo, credit, vineppo, spo, inverted = of_module(commands, "recipe.train")
-    own = "run.experiment=evidence_credit.parts16_rivals data.seed=80"
+    own = f"run.experiment=evidence_credit.parts16_rivals {' '.join(RIVAL_LENGTH)} data.seed=80"
     for command, arm in ((grpo, "grpo"), (credit, "credit"), (vineppo, "vineppo"), (spo, "spo")):
         assert command.endswith(f"{own} arm={arm} {LR}={RATES_THAT_HOLD[arm]} run.name={arm}.{SEED}")
     rate = f"{LR}={RATES_THAT_HOLD['credit']}"
