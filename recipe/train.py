@@ -199,7 +199,8 @@ def print_result(run: RunDirectory, console: Console) -> None:
     table = Table("skill", "before", "after", "change (points)", title="sampled accuracy on validation prompts")
     for row in skill_table(run):
         table.add_row(row.skill, f"{row.before:.1%}", f"{row.after:.1%}", row.points)
-    console.print(table)
+    if table.row_count:  # a run without validations has no rows
+        console.print(table)
     try:
         health = diagnose(run.path, time.time())[0]
     except Exception as error:  # the run has finished whatever its health looks like
