@@ -1,9 +1,10 @@
 """The claims of both papers on a pretrained model: docs/evidence/pretrained_plan.md.
 
-All runs start from the weights of scripts/pretrained.sh. `rates` and `tune` find learning rates and strengths on seeds
-that the evidence does not use, `sequence` shows whether GRPO forgets at all; `credit` compares ways to assign credit,
-`safe` ways to keep skills, `both` credit and projection together with each alone. As each of their runs ends, what it
-did to text that it never names is measured, and its checkpoint is removed. A study that was stopped resumes.
+All runs start from the weights of scripts/pretrained.sh and have one learning rate, the best of GRPO. `rates` finds it
+and `tune` the strengths on seeds that the evidence does not use, `sequence` shows whether GRPO forgets at all; `credit`
+compares ways to assign credit, `safe` ways to keep skills, `both` credit and projection together with each alone. As
+each of their runs ends, what it did to text that it never names is measured, and its checkpoint is removed. A study
+that was stopped resumes.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -35,13 +36,11 @@ ORDERS = {"forward": "[write,repair,sql]", "backward": "[sql,repair,write]"}
 MORE_SAMPLES = "6"
 REACH = "0.35"  # the accuracy whose cost is compared: the start has about 22%, 1,600 samples of GRPO led to about 38%
 WINDOW = "16"  # updates whose mean has to reach it: one of 16 samples scatters by 24 points
-RATES: Mapping[str, str] = {}
-"""Learning rate by arm, the best of stage `rates`; filled before the stages that need it."""
+GRPO_RATE = ""
+"""Learning rate of every arm, GRPO's best of stage `rates`; filled before the stages that need it."""
 TUNED_STRENGTHS: Mapping[str, str] = {}
 """Strength by arm, the best of stage `tune`; filled before `safe`."""
 MORE = "grpo_more_samples"
-RATE_OF = {"credit_shuffled": "credit", MORE: "grpo"}
-"""Arms that take the rate of another."""
 TUNED = "rehearsal ewc"
 TEXT_COMMIT, HELD_OUT = "c567f3fca23f8eb5521ceb032a321882dd207162", "data/held_out"
 """Text of our own, which no row of the suite holds: docs/ as it was before these studies changed it."""
@@ -53,8 +52,7 @@ HELD_OUT_BLOCKS = "24"  # of 512 tokens
 class Stage:
     """A stage of the study: its experiment, skills, arms and seeds, and the reports that compare its runs.
 
-    own_rates: each arm has its rate; else all have that of grpo. validated: the rows of validations; tuning chose by
-    those of `val`.
+    validated: the rows of validations; tuning chose by those of `val`.
     """
 
     experiment: str
@@ -64,7 +62,6 @@ class Stage:
     seeds: str
     runs: Callable[["Stage", Steps[PretrainedEvidenceOptions], Overrides], list[Overrides]]
     reports: tuple[tuple[str, ...], ...]
-    own_rates: bool = False
     validated: str = "val"
 
 
@@ -111,7 +108,7 @@ def _rates(stage: Stage, steps: Steps[PretrainedEvidenceOptions], named: Overrid
 
 def _strengths(stage: Stage, steps: Steps[PretrainedEvidenceOptions], named: Overrides) -> list[Overrides]:
     """Every arm that has a strength, at three values of it and the rate of grpo."""
-    order, rate = f"protocol.skill_sequence={ORDERS['forward']}", _overrides(_chosen(stage, "grpo"), named, steps.dry)
+    order, rate = f"protocol.skill_sequence={ORDERS['forward']}", _overrides(_chosen("grpo"), named, steps.dry)
     runs = tuning_runs(steps.options.arms, stage.arms, steps.options.values)
     return [(seed, order, *rate, *run) for seed in _seeds(stage, steps) for run in runs]
 
@@ -123,13 +120,12 @@ def _seeds(stage: Stage, steps: Steps[PretrainedEvidenceOptions]) -> list[str]:
 def _tuned_arms(stage: Stage, steps: Steps[PretrainedEvidenceOptions], named: Overrides) -> list[tuple[str, Overrides]]:
     """The arms with the overrides that tuning chose for them."""
     arms = (steps.options.arms or stage.arms).split()
-    return [(arm, _overrides(_chosen(stage, arm), named, steps.dry)) for arm in arms]
+    return [(arm, _overrides(_chosen(arm), named, steps.dry)) for arm in arms]
 
 
-def _chosen(stage: Stage, arm: str) -> dict[str, str]:
+def _chosen(arm: str) -> dict[str, str]:
     """What tuning chose for an arm, by key; "" where it has chosen nothing yet."""
-    chosen = {RATE: RATES.get(RATE_OF.get(arm, arm) if stage.own_rates else "grpo", "")}
-    return chosen | ({STRENGTHS[arm][0]: TUNED_STRENGTHS.get(arm, "")} if arm in TUNED.split() else {})
+    return {RATE: GRPO_RATE} | ({STRENGTHS[arm][0]: TUNED_STRENGTHS.get(arm, "")} if arm in TUNED.split() else {})
 
 
 def _overrides(chosen: Mapping[str, str], named: Overrides, dry: bool) -> Overrides:
@@ -137,7 +133,7 @@ def _overrides(chosen: Mapping[str, str], named: Overrides, dry: bool) -> Overri
     missing = [key for key, value in chosen.items() if not value and not _is_named(key, named)]
     if missing and not dry:
         raise Stopped(
-            f"no {missing[0]} was chosen: run `rates`, then `tune`, and write the best into RATES and "
+            f"no {missing[0]} was chosen: run `rates`, then `tune`, and write the best into GRPO_RATE and "
             f"TUNED_STRENGTHS of recipe/studies/pretrained_evidence.py; or name it for all arms: {missing[0]}=VALUE"
         )
     return tuple(f"{key}={value}" for key, value in chosen.items() if value)
@@ -151,16 +147,15 @@ FOLDER = "evidence_pretrained"
 _SAFE = f"outputs/{FOLDER}.safe"
 _A = ("pretrained_credit", "data/english_credit", ("write", "word"))
 _B = ("pretrained_safe", "data/english_safe", ("write", "repair", "sql"))
-_CONTRASTS = ("credit:grpo", "credit:partial", "credit:grpo_more_samples", "credit_shuffled:grpo")
+_CONTRASTS = ("credit:grpo", "credit:grpo_more_samples", "credit_shuffled:grpo")
 _GOAL = ("--reach", REACH, "--window", WINDOW)
 _BLOCKS = ("--blocks", "order")  # each seed has one order
 _SAFE_ARMS, _TOGETHER = "grpo rehearsal ewc closed_loop", "credit_closed_loop"
 STAGES = {
-    "rates": Stage(*_A, "grpo partial credit", "100 101", _rates, (("online", *_GOAL, "--each"),)),
+    "rates": Stage(*_A, "grpo", "100 101", _rates, (("online", *_GOAL, "--each"),)),
     "credit": Stage(
-        *_A, "grpo partial credit credit_shuffled grpo_more_samples", "30 31 32 33 34 35", _one_order,
+        *_A, "grpo credit credit_shuffled grpo_more_samples", "30 31 32 33 34 35", _one_order,
         (("online", *_GOAL, "--each", "--contrasts", *_CONTRASTS), ("speed", "--reach", REACH), ("general",)),
-        own_rates=True,
     ),
     "sequence": Stage(*_B, "grpo", "100 101", _in_orders, (("skills",),)),
     "tune": Stage(*_B, TUNED, "100 101", _strengths, (("skills",),)),
@@ -249,10 +244,8 @@ def _expected(stage: str, chosen: Stage, steps: Steps[PretrainedEvidenceOptions]
     arms = [*_SAFE_ARMS.split(), *arms] if stage == "both" else arms
     seeds = [f"s{seed}" for seed in (steps.options.seeds or chosen.seeds).split()]
     ordered = [f"{order}.s{seed}" for seed, order in _seeds_and_orders(chosen, steps)]
-    repeats = seeds if chosen.own_rates else ordered
-    untuned = [
-        arm for arm in arms if any(not value or _is_named(key, named) for key, value in _chosen(chosen, arm).items())
-    ]
+    repeats = seeds if chosen.runs is _one_order else ordered
+    untuned = [arm for arm in arms if any(not value or _is_named(key, named) for key, value in _chosen(arm).items())]
     return ("--expect", *arms, "--repeats", *repeats, *(("--untuned", *untuned) if untuned else ()))
 
 
