@@ -18,7 +18,7 @@ from benchmarks.chaos.checks import names_cause
 from benchmarks.chaos.processes import kill
 from recipe.records.pictures import series
 from recipe.records.run_directory import RunDirectory
-from tests.processes import living_descendants
+from tests.processes import PATIENCE, living_descendants
 
 RAY_AGENTS = ("ray::DashboardAgent", "ray::RuntimeEnvAgent")
 ROOT = Path(__file__).parents[2]
@@ -121,7 +121,7 @@ def assert_exported(start: Callable[..., subprocess.Popen], made: Path, run: Run
     """Export the run's model: any program can load it, and it is not `made`/model, which training began with."""
     exported = run.path.parents[1] / "model"
     export = [sys.executable, "-m", "recipe.export", str(run.path), "--out", str(exported), "--prompts", "0"]
-    output, _ = (process := start(*export)).communicate(timeout=300)
+    output, _ = (process := start(*export)).communicate(timeout=PATIENCE)
     assert process.returncode == 0, output[-6000:]
     for folder in (made / "model", exported):
         assert "attn_implementation" not in json.loads((folder / "config.json").read_text())
@@ -137,7 +137,7 @@ def _weights(folder: Path) -> dict[str, Any]:
     return state
 
 
-def wait_until_gone(processes: list[psutil.Process], seconds: float = 60) -> None:
+def wait_until_gone(processes: list[psutil.Process], seconds: float = 300) -> None:
     """Fail if one of these processes is still alive after `seconds`.
 
     Two small agents of Ray notice the death of a killed driver only after minutes; this function kills them.
@@ -178,7 +178,7 @@ def end_by_kill(command: subprocess.Popen, victim: str) -> None:
     children = living_descendants(command.pid)
     killed = [child for child in children if _name(child).startswith(VICTIMS[victim])]
     assert kill(killed[0] if victim != "command" else psutil.Process(command.pid))
-    output, _ = command.communicate(timeout=600)
+    output, _ = command.communicate(timeout=PATIENCE)
     assert command.returncode != 0
     assert victim == "command" or names_cause(output, victim), output[-6000:]
     wait_until_gone(children)

@@ -13,6 +13,7 @@ import pytest
 
 from recipe.records.run_directory import RunDirectory
 from tests.e2e.conftest import quickstart, wait_for, without_ray
+from tests.processes import PATIENCE
 
 RAY = str(Path(sys.executable).with_name("ray"))
 # Two skills in sequence, two steps each; a checkpoint after the first step of the second skill.
@@ -40,7 +41,7 @@ def two_nodes(start: Start, tmp_path_factory: pytest.TempPathFactory) -> dict[st
         f"--temp-dir={folder}", "--disable-usage-stats", **access,
     )  # fmt: skip
     # Jobs go through the head's agent, for which the dashboard waits only ten seconds.
-    wait_for(lambda: listens(dashboard) and listens(agent), head, seconds=240)
+    wait_for(lambda: listens(dashboard) and listens(agent), head, seconds=PATIENCE)
     reached = access | {"RAY_API_SERVER_ADDRESS": f"http://127.0.0.1:{dashboard}", "ADDRESS": f"127.0.0.1:{port}"}
     return reached | {"SECOND": str(join(start, reached).pid)}
 
@@ -52,7 +53,7 @@ def join(start: Start, cluster: dict[str, str]) -> subprocess.Popen:
         RAY, "start", "--block", f"--address={address}", "--num-gpus=1", "--num-cpus=32",
         "--object-store-memory=1000000000", "--disable-usage-stats", **cluster,
     )  # fmt: skip
-    wait_for(lambda: "/2.0 GPU" in ray("status", "--address", address, environment=cluster), second, seconds=120)
+    wait_for(lambda: "/2.0 GPU" in ray("status", "--address", address, environment=cluster), second, seconds=PATIENCE)
     return second
 
 

@@ -8,6 +8,7 @@ from subprocess import Popen
 from recipe.records.pictures import series
 from recipe.records.run_directory import RunDirectory
 from tests.e2e.conftest import end_by_kill, quickstart, train, wait_for, without_checkpoint
+from tests.processes import PATIENCE
 
 STAGE_STEPS, SAVED_EVERY, PROMPTS, ANSWERS = 2, 2, 8, 4
 STEPS = 2 * STAGE_STEPS
@@ -40,17 +41,17 @@ def killed_and_continued(
     )  # fmt: skip
     with without_checkpoint(run, STEPS):  # a start that is killed late has not come to its end
         first = start(*command)
-        wait_for(lambda: any(row["step"] == SAVED_EVERY + 1 for row in run.metrics()), first, seconds=1500)
+        wait_for(lambda: any(row["step"] == SAVED_EVERY + 1 for row in run.metrics()), first, seconds=PATIENCE)
         end_by_kill(first, victim)
     if asked_to_stop:
         second = start(*command)
-        wait_for(lambda: len(starts(run)) == 2, second, seconds=1500)
+        wait_for(lambda: len(starts(run)) == 2, second, seconds=PATIENCE)
         second.terminate()
-        output, _ = second.communicate(timeout=600)
+        output, _ = second.communicate(timeout=PATIENCE)
         assert second.returncode == 128 + signal.SIGTERM, output[-4000:]
         assert f"SIGTERM ended it after step {SAVED_EVERY + 1}, with a checkpoint" in output
     last = start(*command)
-    output, _ = last.communicate(timeout=1500)
+    output, _ = last.communicate(timeout=PATIENCE)
     assert last.returncode == 0, output[-4000:]
     return run
 

@@ -9,6 +9,7 @@ import pytest
 from recipe.records.pictures import series
 from recipe.records.run_directory import RunDirectory, read_jsonl
 from tests.e2e.conftest import ROOT, quickstart, train
+from tests.processes import PATIENCE
 
 # The time limit of a module's first test includes its fixtures: the supervised start and whole runs.
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(3600)]
@@ -34,7 +35,7 @@ def agents_run(micro_start: Path, tmp_path_factory: pytest.TempPathFactory, star
         # Groups of two: in groups of eight one sample nearly always succeeds, so no prompt would fail.
         "actor_rollout_ref.rollout.n=2", "data.train_batch_size=64", "actor_rollout_ref.actor.ppo_mini_batch_size=64",
     )  # fmt: skip
-    output, _ = (process := start(*command)).communicate(timeout=1500)
+    output, _ = (process := start(*command)).communicate(timeout=PATIENCE)
     assert process.returncode == 0, output[-6000:]
     return RunDirectory(root / "quickstart" / "r")
 

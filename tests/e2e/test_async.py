@@ -17,6 +17,7 @@ from tests.e2e.staged import (
     assert_it_went_on_after,
     killed_and_continued,
 )
+from tests.processes import PATIENCE
 
 # The time limit of a module's first test includes its fixtures: the supervised start and whole runs.
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(3600)]
@@ -90,7 +91,7 @@ def test_an_engine_that_lost_the_trained_adapter_ends_the_run(micro_start: Path,
         "actor_rollout_ref.rollout.log_prob_micro_batch_size_per_gpu=16",
         f"actor_rollout_ref.rollout.engine_kwargs.vllm.worker_extension_cls={extension}",
     ))  # fmt: skip
-    output, _ = process.communicate(timeout=900)
+    output, _ = process.communicate(timeout=PATIENCE)
     assert process.returncode == 1, output[-4000:]
     assert "after step 1 the engine computes with adapter" in output
     assert not any(row["step"] > 1 for row in run.metrics())

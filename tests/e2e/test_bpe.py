@@ -14,8 +14,9 @@ from recipe.evaluation.folder import EvaluationFolder
 from recipe.records.pictures import series
 from recipe.records.run_directory import RunDirectory, read_jsonl
 from tests.e2e.conftest import ROOT, assert_engine_agrees, train
+from tests.processes import PATIENCE
 
-pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(3600)]
 
 STEPS = 2
 
@@ -33,7 +34,7 @@ def bpe_run(bpe_start: Path, tmp_path_factory: pytest.TempPathFactory, start) ->
         f"trainer.total_training_steps={STEPS}", "trainer.test_freq=-1", "trainer.save_freq=-1",
         "trainer.val_before_train=false",
     )  # fmt: skip
-    output, _ = (process := start(*command)).communicate(timeout=900)
+    output, _ = (process := start(*command)).communicate(timeout=PATIENCE)
     assert process.returncode == 0, output[-6000:]
     return RunDirectory(root / "quickstart" / "r")
 
@@ -98,7 +99,7 @@ def evaluated(bpe_start: Path, tmp_path_factory: pytest.TempPathFactory) -> Eval
     command = [sys.executable, "-m", "recipe.evaluate", "--model", str(bpe_start / "model"), "--agents", "micro"]
     command += ["--data", f"micro={bpe_start / 'train.parquet'}", "--limit", "32", "--out", str(out)]
     command += ["--sampling", "eval@k", "--samples", "4", "--max-tokens", "64", f"--vllm={FEW_TOKENS}"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=600)
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE)
     assert done.returncode == 0, done.stderr[-3000:]
     return EvaluationFolder(out)
 

@@ -20,6 +20,7 @@ from tests.e2e.on_cluster import (
     nodes_of_actors,
     submit,
 )
+from tests.processes import PATIENCE
 
 # The time limit of a module's first test includes its fixtures: the supervised start and whole runs.
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(3600)]
@@ -28,7 +29,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(3600)]
 @pytest.fixture(scope="module")
 def submitted(cluster: dict[str, str], micro_start: Path, start: Start, tmp_path_factory) -> RunDirectory:
     root = tmp_path_factory.mktemp("outputs")
-    output, _ = (job := submit(start, cluster, micro_start, root)).communicate(timeout=1500)
+    output, _ = (job := submit(start, cluster, micro_start, root)).communicate(timeout=PATIENCE)
     assert job.returncode == 0, output[-6000:]
     assert "succeeded" in output
     return RunDirectory(root / "quickstart" / "job")
@@ -112,7 +113,7 @@ def test_a_cluster_with_too_few_resources_is_refused_in_one_message(
     )  # fmt: skip
     answer = subprocess.run(
         command, cwd=ROOT, env=without_ray(os.environ) | cluster | {"RAY_ADDRESS": cluster["ADDRESS"]},
-        capture_output=True, text=True, timeout=300,
+        capture_output=True, text=True, timeout=PATIENCE,
     )  # fmt: skip
     assert answer.returncode == 2, answer.stderr[-3000:]
     assert "the Ray cluster has nodes with 1, 1 GPUs, this run needs 1 times 4 on one node" in answer.stderr
@@ -133,7 +134,7 @@ def test_workers_with_packages_of_another_checkout_are_refused_in_one_message(
     )
     answer = subprocess.run(
         command, cwd=ROOT, env=without_ray(os.environ) | cluster | {"RAY_ADDRESS": cluster["ADDRESS"]},
-        capture_output=True, text=True, timeout=300,
+        capture_output=True, text=True, timeout=PATIENCE,
     )  # fmt: skip
     assert answer.returncode == 2, answer.stderr[-3000:]
     assert answer.stderr.count(f"which differs from the driver's {ROOT / 'rewards'}") == 2  # one per node
@@ -146,7 +147,7 @@ def test_what_the_studies_ask_of_a_cluster(cluster: dict[str, str]):
 
     def ask(*words: str) -> subprocess.CompletedProcess:
         command = [sys.executable, "-m", "recipe.cluster", *words]
-        return subprocess.run(command, cwd=ROOT, env=access, capture_output=True, text=True, timeout=300)
+        return subprocess.run(command, cwd=ROOT, env=access, capture_output=True, text=True, timeout=PATIENCE)
 
     assert ask("room", "experiment=quickstart", "trainer.nnodes=1").stdout == "2\n"
     assert ask("room", "experiment=quickstart", "trainer.nnodes=2").stdout == "1\n"

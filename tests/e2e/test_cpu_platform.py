@@ -11,8 +11,9 @@ import pytest
 
 from scripts.cpu_platform import write_folder
 from tests.e2e.conftest import AGREEMENT, without_ray
+from tests.processes import PATIENCE
 
-pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(3600)]
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +36,7 @@ def python(tmp_path_factory: pytest.TempPathFactory) -> str:
 def run(folder: Path, *command: str, **environment: str) -> str:
     """What a command prints in the folder; it must succeed."""
     kept = {key: value for key, value in without_ray(os.environ).items() if not key.startswith(("VERL_", "PYTHON"))}
-    done = subprocess.run(command, cwd=folder, env=kept | environment, capture_output=True, text=True, timeout=1200)
+    done = subprocess.run(command, cwd=folder, env=kept | environment, capture_output=True, text=True, timeout=PATIENCE)
     assert done.returncode == 0, f"{done.stdout[-6000:]}{done.stderr[-3000:]}"
     return done.stdout
 

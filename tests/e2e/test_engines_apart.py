@@ -126,7 +126,7 @@ def _error(made: Any) -> str:
 @pytest.fixture(scope="module")
 def found(micro_start: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     folder = tmp_path_factory.mktemp("apart")
-    return json.loads(output_with_ray("tests.e2e.test_engines_apart", folder, seconds=1500).splitlines()[-1])
+    return json.loads(output_with_ray("tests.e2e.test_engines_apart", folder).splitlines()[-1])
 
 
 def test_the_engine_has_the_weights_that_were_sent_or_the_run_ends(found: dict[str, Any]):

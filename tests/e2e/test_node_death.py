@@ -18,6 +18,7 @@ from tests.e2e.on_cluster import (
     nodes_of_actors,
     submit,
 )
+from tests.processes import PATIENCE
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.night, pytest.mark.timeout(3600)]
 
@@ -30,23 +31,23 @@ def resumed(cluster: dict[str, str], micro_start: Path, start: Start, tmp_path_f
     with without_checkpoint(run, 2 * len(STAGES)):  # killed late, it has not come to its end
         first = submit(start, cluster, micro_start, root)
         # A step's metrics are written after its checkpoint: a crash in between would lose them.
-        wait_for(lambda: any(row["step"] == SAVED_AFTER for row in run.metrics()), first, seconds=900)
+        wait_for(lambda: any(row["step"] == SAVED_AFTER for row in run.metrics()), first, seconds=PATIENCE)
         node = psutil.Process(int(cluster["SECOND"])).children(recursive=True)
         (raylet,) = (process for process in node if process.name() == "raylet")
         # With `attrs`, processes that end meanwhile are left out.
         listed = psutil.process_iter(["name"])
         work = [one for one in listed if (one.info["name"] or "").startswith(("ray::WorkerDict", "VLLM::EngineCore"))]
         raylet.kill()
-        output, _ = first.communicate(timeout=600)
+        output, _ = first.communicate(timeout=PATIENCE)
     assert first.returncode != 0
     assert names_cause(output, "raylet"), output[-6000:]
     assert f"its last checkpoint, of step {SAVED_AFTER}, is complete" in output
     assert [event["event"] for event in run.events()][-1] == "failed"
     wait_until_gone([*node, *work])  # ranks and engines of the other node, too
-    refused, _ = submit(start, cluster, micro_start, root).communicate(timeout=300)
+    refused, _ = submit(start, cluster, micro_start, root).communicate(timeout=PATIENCE)
     assert "this run needs 2 times 1 on one node" in refused, refused[-6000:]
     join(start, cluster)
-    output, _ = (second := submit(start, cluster, micro_start, root)).communicate(timeout=900)
+    output, _ = (second := submit(start, cluster, micro_start, root)).communicate(timeout=PATIENCE)
     assert second.returncode == 0, output[-6000:]
     return run
 

@@ -8,8 +8,9 @@ from data_prep.english.suite import SKILLS
 from recipe.records.pictures import series
 from recipe.records.run_directory import RunDirectory
 from tests.e2e.conftest import assert_engine_agrees, assert_exported, train
+from tests.processes import PATIENCE
 
-pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(3600)]
 
 STEPS = 2
 ROUNDED = 0.02
@@ -54,7 +55,7 @@ def _trained(start, words: tuple[str, ...], made: Path, root: Path) -> RunDirect
         f"trainer.total_training_steps={STEPS}", "trainer.test_freq=-1", f"trainer.save_freq={STEPS}",
         "trainer.val_before_train=false",
     )  # fmt: skip
-    output, _ = (process := start(*command)).communicate(timeout=900)
+    output, _ = (process := start(*command)).communicate(timeout=PATIENCE)
     assert process.returncode == 0, output[-6000:]
     run = RunDirectory(root / "made" / "r")
     _, differences = series(run.metrics(), "rollout_corr/log_ppl_abs_diff")

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.conftest import ROOT, train
+from tests.processes import PATIENCE
 
 # The time limit of a module's first test includes its fixtures: the supervised start and whole runs.
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(3600)]
@@ -21,7 +22,9 @@ pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(3600)]
 def test_bad_input_ends_in_one_message_before_ray_starts(
     tiny_arguments: list[str], tmp_path: Path, arguments: list[str], message: str
 ):
-    answer = subprocess.run(train(*tiny_arguments, *arguments), cwd=ROOT, capture_output=True, text=True, timeout=300)
+    answer = subprocess.run(
+        train(*tiny_arguments, *arguments), cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE
+    )
     assert answer.returncode == 2
     assert message in answer.stderr
     assert "Traceback" not in answer.stderr

@@ -9,8 +9,9 @@ import pytest
 from recipe.records.experiment_page import source_commit
 from recipe.records.run_directory import RunDirectory
 from tests.e2e.conftest import quickstart, train
+from tests.processes import PATIENCE
 
-pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.night, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.night, pytest.mark.timeout(3600)]
 
 EXACT = ("skill/", "train_skill/", "critic/", "response_length/mean", "actor/grad_norm", "actor/pg_loss")
 """What seeds reproduce to the last bit. (The engine's log-probabilities depend on which requests share a batch.)"""
@@ -26,7 +27,7 @@ def test_the_second_run_skips_the_validation_and_its_numbers_are_the_same(
             "data.train_batch_size=8", "actor_rollout_ref.actor.ppo_mini_batch_size=8",
         )  # fmt: skip
         process = start(*train(*quickstart(micro_start), *words))
-        output, _ = process.communicate(timeout=900)
+        output, _ = process.communicate(timeout=PATIENCE)
         assert process.returncode == 0, output[-4000:]
     first, second = (RunDirectory(tmp_path / "quickstart" / name) for name in ("first", "second"))
     for one, other in zip(first.metrics(), second.metrics(), strict=True):

@@ -14,6 +14,7 @@ from recipe.records.pictures import series
 from recipe.records.run_directory import RunDirectory, read_jsonl
 from tests.e2e.conftest import assert_engine_agrees, assert_exported, end_by_kill, quickstart, train, wait_for
 from tests.e2e.wandb_file import history
+from tests.processes import PATIENCE
 
 # The time limit of a module's first test includes its fixtures: the supervised start and whole runs.
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(3600)]
@@ -34,16 +35,16 @@ def killed_and_continued(micro_start: Path, tmp_path_factory: pytest.TempPathFac
         f"trainer.total_training_steps={STEPS}", f"trainer.save_freq={SAVED_EVERY}", f"trainer.test_freq={STEPS}",
     )  # fmt: skip
     first = start(*command, WANDB_MODE="offline")
-    wait_for(lambda: any(row["step"] >= KILLED_AFTER for row in run.metrics()), first, seconds=1200)
+    wait_for(lambda: any(row["step"] >= KILLED_AFTER for row in run.metrics()), first, seconds=PATIENCE)
     end_by_kill(first, "engine")
     second = start(*command, WANDB_MODE="offline")
-    wait_for(lambda: len(_after_start(run, 1)) >= ASKED_AFTER - SAVED_EVERY, second, seconds=1200)
+    wait_for(lambda: len(_after_start(run, 1)) >= ASKED_AFTER - SAVED_EVERY, second, seconds=PATIENCE)
     second.terminate()
-    output, _ = second.communicate(timeout=600)
+    output, _ = second.communicate(timeout=PATIENCE)
     assert second.returncode == 128 + signal.SIGTERM, output[-4000:]
     assert "the run stopped: SIGTERM ended it after step" in output
     third = start(*ONE_CORE, *command, WANDB_MODE="offline")
-    output, _ = third.communicate(timeout=1500)
+    output, _ = third.communicate(timeout=PATIENCE)
     assert third.returncode == 0, output[-4000:]
     assert str(run.path) in output
     return run

@@ -11,6 +11,7 @@ import pytest
 
 from recipe.records.run_directory import RunDirectory, read_jsonl
 from tests.e2e.conftest import START_STEPS
+from tests.processes import PATIENCE
 from tests.test_how_to import HOW_TO, carry_out, copy_sources
 from tests.tutorial import ROOT, commands, files, sections, shorter
 
@@ -39,7 +40,7 @@ def _carry_out(number: int, folder: Path) -> str:
     output = ""
     for words in commands(section):
         words = [path for word in words for path in _expanded(word, folder)]
-        done = subprocess.run(words, cwd=folder, env=environment, capture_output=True, text=True, timeout=2400)
+        done = subprocess.run(words, cwd=folder, env=environment, capture_output=True, text=True, timeout=PATIENCE)
         assert done.returncode == 0, f"{words}\n{done.stdout[-3000:]}{done.stderr[-3000:]}"
         output = done.stdout
     return output
@@ -114,7 +115,7 @@ def test_own_verifier_judges_the_training_of_its_page(reader: Path, tmp_path: Pa
     words = shlex.split(training)
     command = [sys.executable, *words, *shorter(words), "run.name=r", "run.generations_per_step=128"]
     environment = os.environ | {"PYTHONPATH": str(project)}
-    done = subprocess.run(command, cwd=project, env=environment, capture_output=True, text=True, timeout=2400)
+    done = subprocess.run(command, cwd=project, env=environment, capture_output=True, text=True, timeout=PATIENCE)
     assert done.returncode == 0, f"{done.stdout[-3000:]}{done.stderr[-3000:]}"
     run = RunDirectory(project / "outputs" / "quickstart" / "r")
     assert run.finished

@@ -18,6 +18,7 @@ from recipe.evaluation.vllm_servers import free_ports
 from recipe.pages.panels import SAMPLES, Plot, guide, metric_order, panels, sections
 from recipe.records.run_directory import RunDirectory
 from tests.e2e.wandb_file import history, wait_for_exit
+from tests.processes import PATIENCE
 from tests.recipe.pages.conftest import make_run
 
 GOLDEN = Path(__file__).parent / "dashboard.json"
@@ -95,7 +96,7 @@ def test_trackio_shows_a_run_of_verl_s_logger_on_the_loopback(tmp_path: Path):
     environment = os.environ | {"TRACKIO_DIR": str(tmp_path / "runs"), "HF_HUB_OFFLINE": "1"}
     for first in ("1", "3"):  # the run is stopped after step 2
         logging = [sys.executable, "-c", LOGGED_BY_VERL, first]
-        subprocess.run(logging, env=environment, check=True, timeout=120, capture_output=True)
+        subprocess.run(logging, env=environment, check=True, timeout=PATIENCE, capture_output=True)
     guide_file, (port,) = tmp_path / "guide.md", free_ports(1)
     shown = [sys.executable, "-m", "recipe.dashboard", "trackio", "p", "--port", str(port), "--guide", str(guide_file)]
     with subprocess.Popen(

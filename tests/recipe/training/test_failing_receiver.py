@@ -14,7 +14,7 @@ from unittest.mock import patch
 
 import pytest
 
-from tests.processes import output_with_ray
+from tests.processes import PATIENCE, output_with_ray
 
 REASON = "model.norm.weight has 7 numbers there and 128 here"
 NO_MEMORY = "can't allocate memory: you tried to allocate 7 bytes"
@@ -127,7 +127,7 @@ def main(folder: Path) -> None:
     runner: Any = ray.remote(num_cpus=0)(Runner).remote(f"ipc://{folder}/weights.sock")
     for full, adapters, _ in CASES.values():
         try:
-            ray.get(runner.run.remote(full, adapters), timeout=150)
+            ray.get(runner.run.remote(full, adapters), timeout=PATIENCE)
             print("the run failed: not at all")
         except Exception as error:
             report_failure(RunDirectory.prepare(str(folder), "quickstart", "r"), error, Console(width=200))

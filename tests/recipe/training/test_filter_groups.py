@@ -167,7 +167,7 @@ def main(folder: Path) -> None:
 
 @pytest.fixture(scope="module")
 def found(tiny_suite: Path) -> dict[str, Any]:
-    printed = output_with_ray("tests.recipe.training.test_filter_groups", tiny_suite, seconds=600)
+    printed = output_with_ray("tests.recipe.training.test_filter_groups", tiny_suite)
     return json.loads(printed.strip().splitlines()[-1])
 
 
