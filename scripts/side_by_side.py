@@ -1,7 +1,7 @@
 """Several runs of pytest, two at a time: ``python -m scripts.side_by_side ARGUMENTS -- ARGUMENTS ...``.
 
 They start in order, each when one before it has ended, so that the longest belong first. The first one prints as it
-goes, the others when all have started and those before them have ended. What failed is told again at the end, where
+goes, the others when all have started and those before them have ended. What failed is printed again at the end, where
 whoever reads the last lines of a long log finds it. Exit status: 0, or that of a run that failed.
 """
 
@@ -19,7 +19,7 @@ from xml.etree import ElementTree
 
 AT_ONCE = 2
 SHOWN = 3000
-"""Characters of a failure that are told again: its last ones, which name the assertion."""
+"""Characters of a failure that are printed again: its last ones, which name the assertion."""
 
 
 def runs_of(words: Sequence[str]) -> list[list[str]]:

@@ -137,7 +137,7 @@ def _weights(folder: Path) -> dict[str, Any]:
     return state
 
 
-def wait_until_gone(processes: list[psutil.Process], seconds: float = 300) -> None:
+def wait_until_gone(processes: list[psutil.Process], seconds: float = 60) -> None:
     """Fail if one of these processes is still alive after `seconds`.
 
     Two small agents of Ray notice the death of a killed driver only after minutes; this function kills them.

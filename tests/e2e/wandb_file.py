@@ -39,7 +39,7 @@ def parsed(path: Path, kind: str) -> Iterator[Any]:
             yield getattr(record, kind)
 
 
-def wait_for_exit(path: Path, seconds: float = 300) -> None:
+def wait_for_exit(path: Path, seconds: float = 60) -> None:
     """Wait until the file is whole: `wandb.finish` returns a moment before the last record of its process is written.
 
     Raises:

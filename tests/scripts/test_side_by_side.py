@@ -39,13 +39,13 @@ def test_each_run_is_shown_in_order_and_one_that_fails_is_the_status(tmp_path: P
     assert done.returncode == 1, done.stdout + done.stderr
     places = [done.stdout.index(f"test_{name}.py") for name in NAMES]
     assert places == sorted(places)
-    told_again = done.stdout.rpartition("FAILED ")[2]
-    assert told_again.startswith(f"test_{failing}::test_{failing}\n")
-    assert "assert False" in told_again
-    assert "test session starts" not in told_again
+    printed_again = done.stdout.rpartition("FAILED ")[2]
+    assert printed_again.startswith(f"test_{failing}::test_{failing}\n")
+    assert "assert False" in printed_again
+    assert "test session starts" not in printed_again
 
 
-def test_a_run_without_a_report_is_told():
+def test_a_run_without_a_report_is_reported():
     assert list(failures(Path("/nowhere/0"))) == ["FAILED a whole run: it ended without a report"]
 
 
