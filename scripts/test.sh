@@ -36,10 +36,14 @@ fi
 types=$(mktemp)
 .venv/bin/mypy >"$types" 2>&1 &
 checker=$!
-trap 'kill $checker 2>/dev/null; rm -f "$types"' EXIT
+# `|| :` because a trap's failed command, too, ends a script under `set -e`: with status 1, all tests passed or not.
+trap '[ -z "$checker" ] || kill "$checker" 2>/dev/null || :; rm -f "$types"' EXIT
 typed() {
-    wait $checker || { cat "$types" && exit 1; }
+    local status=0
+    wait "$checker" || status=$?
+    checker= # ended: its number may be another process's by the time of the trap
     cat "$types"
+    return "$status"
 }
 python=.venv/bin/python
 # Processes run side by side: threads that wait for each other while one has no core take ten times as long.

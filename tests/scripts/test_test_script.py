@@ -1,8 +1,11 @@
 """CI runs scripts/test.sh, which names files that exist and every one with end-to-end tests."""
 
 import os
+import shutil
 import subprocess
 from pathlib import Path
+
+import pytest
 
 ROOT = Path(__file__).parents[2]
 TESTS = ROOT / "tests"
@@ -38,3 +41,22 @@ def test_ci_runs_the_command_of_the_readme() -> None:
 def test_what_ci_leaves_out_runs_at_night() -> None:
     assert 'real="e2e" || real="e2e and not night"' in (ROOT / "scripts/test.sh").read_text()
     assert "bash scripts/test.sh night" in (ROOT / ".github/workflows/tests.yml").read_text()
+
+
+@pytest.mark.parametrize("words", [[], ["night"], ["unit"], ["tests/test_docs.py"]])
+@pytest.mark.parametrize(("failing", "status"), [(None, 0), ("ruff", 3), ("mypy", 4), ("python", 5)])
+def test_the_status_is_that_of_what_failed(tmp_path: Path, words: list[str], failing: str | None, status: int) -> None:
+    """The script among tools that do nothing but end, one of them with an error."""
+    tools = dict.fromkeys(("ruff", "mypy", "python"), 0) | ({failing: status} if failing else {})
+    (tmp_path / "scripts").mkdir()
+    (tmp_path / "scripts/setup.sh").touch()
+    (tmp_path / ".venv/bin").mkdir(parents=True)
+    for name, ends_with in tools.items():
+        (tmp_path / ".venv/bin" / name).write_text(f"#!/bin/sh\nexit {ends_with}\n")
+        (tmp_path / ".venv/bin" / name).chmod(0o755)
+    shutil.copy(ROOT / "scripts/test.sh", tmp_path / "scripts")
+    environment = os.environ | {"PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}"}
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin/chromium").touch(0o755)
+    command = ["bash", "scripts/test.sh", *words]
+    assert subprocess.run(command, cwd=tmp_path, env=environment, timeout=60).returncode == status
