@@ -93,11 +93,12 @@ def credits_of(problem: LineProblem, right: Tensor, method: Intervention) -> Ten
     """Credit (..., G, L) of each line of G sampled programs (..., G, L), by replays and their pass ratios alone.
 
     ``delete``: R - R(without the line). ``truncate``: R(up to the line) - R(up to the one before). ``replace``: R -
-    R(with the line of the sibling that passes most tests, the first of equal ones). ``both``: mean of delete and
-    replace.
+    R(with the line of the sibling that passes most tests, the first of equal ones). ``both``: that of delete,
+    or of replace where it is lower and below 0, or where delete is 0, as in `rewards.counterfactual.methods.combined`.
     """
     if method == "both":
-        return (credits_of(problem, right, "delete") + credits_of(problem, right, "replace")) / 2
+        deleted, replaced = (credits_of(problem, right, one) for one in ("delete", "replace"))
+        return torch.where((replaced < deleted.clamp(max=0)) | (deleted == 0), replaced, deleted)
     reward = problem.pass_ratio(right)
     lines = torch.arange(problem.lines)
     if method == "truncate":

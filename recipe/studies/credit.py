@@ -261,11 +261,6 @@ STAGES: dict[str, tuple[Callable[[Steps[CreditOptions], str, Overrides], int], s
 """Each stage and its tasks."""
 
 
-def _rate(name: str) -> float:
-    """The learning rate that the task's experiment states."""
-    return float(stated(f"credit_{name}", RATE))
-
-
 def _start_and_compare(
     steps: Steps[CreditOptions],
     name: str,

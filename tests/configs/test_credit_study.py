@@ -5,8 +5,7 @@ import math
 import pytest
 
 from recipe.settings import read_settings
-from recipe.studies.arm_options import RATE
-from recipe.studies.credit import AGENT_OPTIONS, RIVAL_LENGTH, TASKS, _rate
+from recipe.studies.credit import AGENT_OPTIONS, RIVAL_LENGTH, TASKS
 from tests.composing import composed
 
 pytestmark = pytest.mark.slow  # each composes a configuration
@@ -60,11 +59,6 @@ def test_the_rate_of_rivals_falls_as_in_the_first_third_of_a_run():
     whole = composed("experiment=credit_parts16").actor_rollout_ref.actor.optim.min_lr_ratio
     rivals = composed("experiment=credit_parts16", *RIVAL_LENGTH).actor_rollout_ref.actor.optim.min_lr_ratio
     assert rivals == pytest.approx(whole + (1 - whole) * (1 + math.cos(math.pi / 3)) / 2)
-
-
-def test_the_rivals_rate_is_twice_that_of_the_experiment():
-    for name in TASKS:
-        assert composed(f"experiment=credit_{name}").actor_rollout_ref.actor.optim.lr == _rate(name), RATE
 
 
 @pytest.mark.parametrize("arm", ["grpo", "gigpo", "credit_turns"])

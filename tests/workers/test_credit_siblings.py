@@ -11,6 +11,7 @@ from torch import Tensor
 
 from workers.choices import MAPPINGS, NORMALIZATIONS
 from workers.credit import shape_advantages
+from workers.credit.ablation import ablated
 
 NAN = math.nan
 
@@ -82,6 +83,18 @@ HALVES = group([[0.5, 0.5], [0.0, 0.5], [0.5, 0.5], [0.0, 0.5]], [1.0, -1.0, 1.0
 def test_values_of_each_mapping(mapping: str, good: list[float], bad: list[float]) -> None:
     result = shaped(HALVES, mapping)
     assert result.tolist() == [pytest.approx(row, abs=1e-4) for row in (good, bad, good, bad)]
+
+
+def test_values_of_the_controls() -> None:
+    """Inverted: those of opposite credits. Shuffled: those of the steps to which the credits went."""
+    inverted = shaped(HALVES | {"credits": ablated(HALVES["credits"], "inverted", 0)}, "redistribute")
+    assert inverted.tolist() == [pytest.approx(row, abs=1e-4) for row in [[-0.50731, 0.0], [0.50731, 0.0]] * 2]
+    shuffled = ablated(HALVES["credits"], "shuffled", seed=1)
+    assert shuffled.tolist() == [[0.5, 0.5], [0.5, 0.0], [0.5, 0.5], [0.0, 0.5]]
+    # Each step has 1/2 in three of four siblings: mean 3/8, std 1/4; delta = sqrt(2 / 16) / sqrt(2) = 1/4.
+    result = shaped(HALVES | {"credits": shuffled}, "redistribute").tolist()
+    right, first_wrong, second_wrong = [0.25, 0.25], [0.25, -0.75], [-0.75, 0.25]
+    assert result == [pytest.approx(row, abs=1e-4) for row in (right, first_wrong, right, second_wrong)]
 
 
 def test_half_of_the_strength_redistributes_half() -> None:
