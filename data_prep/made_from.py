@@ -3,7 +3,8 @@
 The inputs are a command's arguments, files, and the sources of every module that the command imports. Imports are found
 by parsing, not by execution. A string that names a module of the project counts as an import, and so does an import in
 a program that a string holds: the registry imports verifiers by name, the sandbox's client starts its server by name,
-and a slot of that server starts its worker by such a program.
+and a slot of that server starts its worker by such a program. With the registry, the modules of installed packages that
+declare verifiers count, too.
 """
 
 import ast
@@ -18,6 +19,7 @@ from functools import cache, cached_property
 from pathlib import Path
 
 from data_prep.files import complete_file, file_hash
+from rewards import registry
 
 ROOT = Path(__file__).resolve().parents[1]
 BEGUN = "begun"
@@ -54,7 +56,9 @@ class MadeFiles:
     @cached_property
     def key(self) -> str:
         """The digest of all inputs as they are now."""
-        return key(self.command, [*sources(self.modules), *self.inputs])
+        ours = sources(self.modules)
+        installed = registry.installed_files() if Path(registry.__file__) in ours else []
+        return key(self.command, [*ours, *installed, *self.inputs])
 
     def found(self) -> list[Path]:
         """The files that are there, sorted."""

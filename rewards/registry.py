@@ -1,10 +1,13 @@
 """Verifiers by name: the `data_source` of a row names the verifier that judges its answers."""
 
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from importlib.metadata import entry_points
+from importlib.util import find_spec
+from pathlib import Path
 
 from pydantic import BaseModel
 
@@ -87,6 +90,16 @@ def _modules() -> dict[str, str]:
             f"a package declares the verifier '{taken[0]}' ({declared[taken[0]]}), which is ours; rename it"
         )
     return _MODULES | declared
+
+
+def installed_files() -> list[Path]:
+    """The files of the modules in which installed packages declare verifiers; none of a module that is not found."""
+    found = []
+    for module in _declared().values():
+        with suppress(ImportError):
+            spec = find_spec(module)
+            found += [Path(spec.origin)] if spec and spec.has_location and spec.origin else []
+    return sorted(found)
 
 
 def is_ours(name: str) -> bool:

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Credit where the reward is sparse: the runs of docs/evidence/credit_plan.md and their table.
 #   [TASKS="parts16 parts4 chain8"] [SEEDS="20 21 ..."] [ARMS="grpo credit ..."] [RATES="1e-3 2e-3 4e-3"] \
-#   [SIZES="2x8 1x4"] [REACH=0.5] [START=FOLDER] [KEPT=docs/evidence/credit] \
+#   [SIZES="2x8 1x4"] [REACH=0.5] [START=FOLDER] [KEPT=FOLDER] \
 #   bash scripts/evidence_credit.sh rates|arms|longer|rivals|agents [key=value ...]
 # `rates` trains each arm at several learning rates, and with updates of each of SIZES (prompts x samples), on seeds
 # that `arms` does not use; the best goes into configs/experiment/credit_TASK.yaml, or an arm's into CreditTask.own,

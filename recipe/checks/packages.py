@@ -1,4 +1,4 @@
-"""Do the packages that Python finds belong to this checkout? Others have a ``recipe`` (verl) or ``configs``, too.
+"""Do the packages that Python finds belong to this checkout? Others have a ``recipe`` or ``scripts`` (verl), or ``configs``, too.
 
 Import this module first: it exits if one is foreign, before imports from it can fail. So it imports nothing from the
 other packages.
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from recipe.records.run_directory import RunDirectory
 
-PACKAGES = ("recipe", "workers", "rewards", "data_prep", "configs")
+PACKAGES = ("recipe", "workers", "rewards", "data_prep", "configs", "scripts")
 CHECKOUT = Path(__file__).resolve().parents[2]
 
 

@@ -7,6 +7,7 @@ import tempfile
 from pathlib import Path
 
 from recipe.evaluation.vllm_servers import last_error
+from recipe.records.arms import known_run
 from recipe.records.run_directory import RunDirectory
 
 
@@ -15,14 +16,22 @@ class ExportError(ValueError):
 
 
 def checkpoint(run: RunDirectory, step: int | None) -> Path:
-    """The actor's folder of a step, by default the last; ExportError lists the available steps."""
+    """The actor's folder of a step, by default the last.
+
+    Raises:
+        ExportError: there is none; the message lists the available steps.
+        RecordsError: this release does not know the version of the run's records.
+    """
     if not (run.path / "config.yaml").is_file():
         raise ExportError(f"{run.path} is not a run directory of recipe.train: it has no config.yaml")
+    known_run(run.path)
     steps = sorted(int(path.name.removeprefix("global_step_")) for path in run.checkpoints.glob("global_step_*"))
     wanted = run.last_checkpoint if step is None else step
     folder = run.checkpoints / f"global_step_{wanted}" / "actor"
+    if not steps:
+        raise ExportError(f"{run.path} has no checkpoint; a run writes them with trainer.save_freq")
     if not folder.is_dir():
-        available = ", ".join(map(str, steps)) or "none"
+        available = ", ".join(map(str, steps))
         raise ExportError(f"{run.path} has no checkpoint of step {wanted}; available steps: {available}")
     return folder
 

@@ -5,7 +5,6 @@ from pathlib import Path
 
 from recipe.records.arms import ReportError, finished_runs, known_run
 from recipe.records.experiment_page import skill_table
-from recipe.records.kept_runs import is_file
 from recipe.records.pictures import draw_learning_curve
 from recipe.records.run_directory import RunDirectory
 from recipe.records.tables import cautions, markdown_table
@@ -35,6 +34,15 @@ def summarize(runs: list[RunDirectory]) -> str:
     return "\n\n".join([markdown_table(headers, rows), *cautions(runs)])
 
 
+def _runs(path: Path) -> list[RunDirectory]:
+    """The run of a run directory, or the finished runs of a folder or a kept file; ReportError if there are none."""
+    if (path / "config.yaml").exists():
+        return [known_run(path)]
+    if not (runs := finished_runs(path)):
+        raise ReportError(f"{path} holds no finished run: name a run directory or a folder of them")
+    return runs
+
+
 def _change(before: float, after: float) -> str:
     return f"{100 * before:.1f} -> {100 * after:.1f}"
 
@@ -42,7 +50,7 @@ def _change(before: float, after: float) -> str:
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of this subcommand."""
     parser.add_argument(
-        "runs", type=Path, nargs="+", metavar="RUNS", help="run directories, or files of recipe.keep with several runs"
+        "runs", type=Path, nargs="+", metavar="RUNS", help="run directories, folders of them, or files of recipe.keep"
     )
     parser.add_argument("--out", type=Path, help="folder for every run's learning curve, RUN.png and RUN.svg")
 
@@ -50,7 +58,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> None:
     """Run the subcommand."""
     paths: list[Path] = options.runs
-    runs = [run for path in paths for run in (finished_runs(path) if is_file(path) else [known_run(path)])]
+    runs = [run for path in paths for run in _runs(path)]
     print(summarize(runs))
     if options.out is not None:
         options.out.mkdir(parents=True, exist_ok=True)

@@ -25,7 +25,6 @@ FILE = "study.json"
 VERSION = 1
 """Of the record; one without the number has version 1."""
 
-# Files of a model's folder that affect its answers, in addition to the weights.
 
 
 class Entry(TypedDict):

@@ -1,5 +1,6 @@
-"""The committed files of runs reproduce the tables of the evidence pages to the last digit, and are small."""
+"""The kept files of runs reproduce the tables of the evidence pages to the last digit; those in the tree are small."""
 
+import re
 import subprocess
 from pathlib import Path
 
@@ -14,6 +15,15 @@ PAPER_A = EVIDENCE / "paper_a"
 PAPER_B = EVIDENCE / "paper_b"
 PRETRAINED = EVIDENCE / "pretrained"
 HACKING = EVIDENCE / "hacking"
+PLAN = EVIDENCE / "credit_plan.md"
+
+IN_HISTORY = re.compile(r"git show\s+([0-9a-f]{7,40}:\S+?)[`\s]")
+MADE_BY = re.compile(
+    r"^\| [^|]+ \| `(?P<file>[\w.]+)(?P<options>[^`]*)`(?: with `(?P<contrasts>[^`]+)`)?,"
+    r" made by `git show (?P<place>\S+)",
+    re.MULTILINE,
+)
+"""A row of the first table of credit_plan.md: a file of runs and how to report it."""
 
 
 def assert_same_files(made: Path, committed: Path, *names: str) -> None:
@@ -48,6 +58,51 @@ def test_the_runs_of_the_pretrained_model_give_their_accuracies_and_the_picture(
 def test_the_runs_under_two_judges_give_their_table(tmp_path: Path):
     assert report.main(["hacks", str(HACKING / "runs.jsonl.xz"), "--out", str(tmp_path)]) == 0
     assert_same_files(tmp_path, HACKING, "hacks.md")
+
+
+def in_history(place: str) -> bytes | None:
+    """What `git show COMMIT:PATH` prints; None if it is not there."""
+    shown = subprocess.run(["git", "show", place], cwd=ROOT, capture_output=True)
+    return None if shown.returncode else shown.stdout
+
+
+@pytest.fixture(scope="module")
+def history() -> None:
+    """Skip in a copy of the project without its history."""
+    first = MADE_BY.search(PLAN.read_text())
+    assert first is not None
+    if in_history(first["place"]) is None and int(_git("rev-list", "--count", "HEAD") or 0) < 1000:
+        pytest.skip("not a whole clone")
+
+
+def _git(*words: str) -> str:
+    return subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True).stdout
+
+
+@pytest.mark.usefixtures("history")
+def test_files_that_the_docs_take_from_earlier_commits_are_there():
+    pages = (page.read_text() for page in (ROOT / "docs").rglob("*.md"))
+    places = sorted({place for page in pages for place in IN_HISTORY.findall(page)})
+    assert len(places) > 10
+    assert [place for place in places if in_history(place) is None] == []
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("history")
+@pytest.mark.parametrize("made_by", list(MADE_BY.finditer(PLAN.read_text())), ids=lambda one: one["place"])
+def test_the_runs_of_a_round_of_credit_give_its_tables(tmp_path: Path, capsys, made_by: re.Match[str]):
+    """Those of accuracy and of contrasts, to the last digit."""
+    plan = PLAN.read_text()
+    usual = re.search(r"`--contrasts ([^`]+)`", plan)
+    assert usual is not None
+    contrasts = (made_by["contrasts"] or usual[1]).split()
+    runs = tmp_path / made_by["file"]
+    runs.write_bytes(in_history(made_by["place"]) or b"")
+    assert report.main(["online", str(runs), *made_by["options"].split(), "--contrasts", *contrasts]) == 0
+    arms = "|".join(sorted({arm for contrast in contrasts for arm in contrast.split(":")}))
+    rows = re.findall(rf"^\| (?:{arms})(?: - \w+)? \| \d+ \|.*$", capsys.readouterr().out, re.MULTILINE)
+    assert len(rows) == len(arms.split("|")) + len(contrasts)
+    assert [row for row in rows if not any(line.startswith(row) for line in plan.splitlines())] == []
 
 
 @pytest.mark.slow

@@ -44,6 +44,13 @@ def test_a_step_that_is_not_there_is_refused_with_those_that_are(run, capsys):
     assert "no checkpoint of step 8; available steps: 7, 14" in capsys.readouterr().err
 
 
+def test_a_run_without_checkpoints_says_what_writes_them(run, capsys):
+    shutil.rmtree(run.checkpoints)
+    run.checkpoints.mkdir()
+    assert main([str(run.path)]) == 2
+    assert "has no checkpoint; a run writes them with trainer.save_freq" in capsys.readouterr().err
+
+
 def test_a_folder_that_is_no_run_is_refused(tmp_path, capsys):
     assert main([str(tmp_path)]) == 2
     assert "is not a run directory" in capsys.readouterr().err

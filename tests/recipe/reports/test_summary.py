@@ -55,10 +55,19 @@ def test_the_runs_of_a_kept_file_give_the_rows_of_their_folders(tmp_path, capsys
     keep.pack(tmp_path / "learning", file)
     assert main(["summary", str(file)]) == 0
     assert capsys.readouterr().out.strip() == summarize(runs)
+    assert main(["summary", str(tmp_path / "learning")]) == 0
+    assert capsys.readouterr().out.strip() == summarize(runs)
 
 
 def test_a_folder_without_a_run_ends_with_a_message(tmp_path, capsys):
     assert main(["summary", str(tmp_path)]) == 2
+    assert "holds no finished run" in capsys.readouterr().err
+
+
+def test_a_run_without_a_validation_ends_with_a_message(tmp_path, capsys):
+    run = RunDirectory.prepare(str(tmp_path), "learning", "seed0")
+    run.write_config(OmegaConf.create({"data": {"seed": 0}}))
+    assert main(["summary", str(run.path)]) == 2
     assert "holds no run with a validation" in capsys.readouterr().err
 
 
