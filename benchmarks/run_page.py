@@ -15,7 +15,7 @@ from typing import Any
 from hydra import compose, initialize_config_module
 
 from recipe.pages.run_page import write_run_page
-from recipe.records.run_directory import RunDirectory
+from recipe.records.run_directory import STEP_TIME, RunDirectory
 from scripts.browser import browser_page
 
 STEPS = 100
@@ -54,7 +54,7 @@ def make(folder: str, samples: int) -> RunDirectory:
         run.write_config(compose("train", ["experiment=quickstart"]))
     for step in range(1, STEPS + 1):
         metrics = {f"made/up/{name}": step * name / 3 for name in range(200)} | {"reward/acc": step / STEPS}
-        run.log_metrics(step, metrics | {"critic/score/mean": step / STEPS, "timing_s/step": 10.0})
+        run.log_metrics(step, metrics | {"critic/score/mean": step / STEPS, STEP_TIME: 10.0})
         run.log_generations(step, "train", rows_of(step, -(-samples // STEPS)))
     run.log_event("end")
     return run

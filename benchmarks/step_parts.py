@@ -23,7 +23,7 @@ import torch
 from omegaconf import DictConfig
 
 from recipe.capacity.model_shape import ModelShape, UnknownShapeError, shape_of
-from recipe.records.run_directory import RunDirectory
+from recipe.records.run_directory import STEP_TIME, RunDirectory
 from workers.cpu.processor import threads_per_rank
 
 SKIPPED = 1
@@ -33,7 +33,7 @@ PARTS = {
     "old log-probabilities": "timing_s/old_log_prob",
     "update": "timing_s/update_actor",
     "weights to vLLM": "timing_s/update_weights",
-    "whole step": "timing_s/step",
+    "whole step": STEP_TIME,
 }
 
 

@@ -31,11 +31,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from benchmarks.sandbox_server import processor_seconds
-from recipe.records.run_directory import RunDirectory
+from recipe.records.run_directory import STEP_TIME, RunDirectory
 
 ROOT = Path(__file__).resolve().parents[1]
 SKIPPED = 2
-STEP = "timing_s/step"
 PROCESSOR = "processor_seconds.json"
 
 
@@ -124,14 +123,14 @@ def median_of(run: RunDirectory, metric: str, skip: int) -> float:
 def measures_after(skip: int) -> dict[str, Callable[[RunDirectory], float]]:
     """The figures of a run without its first steps, by name."""
     return {
-        "time": lambda run: median_of(run, STEP, skip),
+        "time": lambda run: median_of(run, STEP_TIME, skip),
         "processor": lambda run: float(json.loads((run.path / PROCESSOR).read_text())),
     }
 
 
 def phases(run: RunDirectory, skip: int) -> list[str]:
     """The phases of a step in verl's timings, the longest first."""
-    names = {name for row in run.metrics() for name in row if name.startswith("timing_s/") and name != STEP}
+    names = {name for row in run.metrics() for name in row if name.startswith("timing_s/") and name != STEP_TIME}
     return sorted(names, key=lambda name: -median_of(run, name, skip))
 
 

@@ -19,9 +19,8 @@ from data_prep.files import complete_file
 from data_prep.governance.audit import THRESHOLD, AuditFinding, audit, find
 from data_prep.json_lines import write_lines
 from data_prep.schema import DataFileError
+from data_prep.splits import ROLES
 from data_prep.tasks import Task, read_tasks, write_task_rows, write_tasks
-
-ROLES = ("train", "dev", "test")
 
 
 @dataclass(frozen=True)

@@ -2,9 +2,10 @@
 
 import hashlib
 from collections.abc import Mapping
-from typing import Literal
+from typing import Literal, get_args
 
 Role = Literal["train", "dev", "test"]
+ROLES: tuple[Role, ...] = get_args(Role)
 
 # Ids with these prefixes are only for testing, whatever role a file gives them: published numbers are compared on them.
 RESERVED_PREFIXES = (

@@ -1,1 +1,1 @@
-"""Commands for users: composition and orchestration. No other package imports this one."""
+"""Commands for users: composition and orchestration. Only examples, scripts and benchmarks import it."""

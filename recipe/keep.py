@@ -25,12 +25,12 @@ from recipe.evaluation import general
 from recipe.records import kept_runs
 from recipe.records.arms import finished_runs
 from recipe.records.kept_runs import KeptRun, is_file
-from recipe.records.run_directory import RunDirectory
+from recipe.records.run_directory import STEP_TIME, RunDirectory
 from recipe.records.versions import RecordsError, check_version
 from recipe.runtime.console import program
 
 # Metrics that no table of a study reads; they make up most of a row. Some repeat others: `actor/loss` is pg_loss and
-# penalties.
+# penalties. Of the times, tables read `STEP_TIME` alone.
 LEFT_OUT = (
     "actor/grad_norm", "actor/loss", "actor/lr", "actor/perf", "actor/pg_loss", "actor/ppo_kl",
     "actor/projection/displacement_norm", "actor/projection/gradient_norm", "actor/projection/module_cosine",
@@ -44,8 +44,6 @@ LEFT_OUT = (
     "reward/pass_ratio", "reward/quality", "reward/repeat", "reward/score", "rollout_corr", "time",
     "timing_per_token_ms", "timing_s", "training", "val-aux", "val-core",
 )  # fmt: skip
-STEP_TIME = "timing_s/step"
-"""The one time that tables read."""
 # Measured quantities whose last digits are noise, and most of a file's bytes.
 COARSE = (
     "actor/entropy", "actor/projection/cosine", "actor/projection/multiplier", "actor/projection/predicted_change",

@@ -19,6 +19,7 @@ from rich.console import RenderableType
 from rich.table import Table
 
 import configs
+from recipe.capacity import ADAPTATIONS
 from recipe.capacity.memory_parts import GIB
 from recipe.capacity.memory_plan import MemoryPlan, gib, plan_memory
 from recipe.capacity.model_shape import UnknownShapeError, shape_of
@@ -70,7 +71,7 @@ def preset_table(overrides: list[str], gpu_memory_gib: float | None = None) -> T
         "preset", "trained", "training", "generating", "engines x sequences", "host", "fits", box=box.MARKDOWN
     )
     for preset in presets():
-        for adaptation in ("lora", "full"):
+        for adaptation in ADAPTATIONS:
             chosen = [f"model_preset={preset}", f"adaptation={adaptation}", "run.experiment=plan"]
             plan = read_plan([*chosen, *WORKLOAD, *overrides], gpu_memory_gib)
             layout = plan.layout

@@ -4,8 +4,8 @@
 #   PLATFORM   cpu (default), gpu_1x8 or gpu_ray
 #   DRY_RUN    1: print the commands, run none
 #   PYTHON     the interpreter (default .venv/bin/python, which is made where it is missing)
-#   LENGTH     tokens of an answer, in training, validation, probe and every evaluation (default: data.max_response_length
-#              of the study's file in configs/experiment)
+#   LENGTH     tokens of an answer, in training, validation, probe and every evaluation
+#              (default: data.max_response_length of the study's file in configs/experiment)
 #   TRAIN, EVALUATE, EXPORT, PROBE   more overrides of recipe.train, more options of the others, for every such command
 # A model is a Hugging Face folder or a hub's name (owner/model). A folder of results keeps in its study.json what it is
 # made with - weights, data, settings; a study that finds something else there is refused.
@@ -16,7 +16,10 @@ study() {
     local python=${PYTHON:-.venv/bin/python} platform=gpu
     [ "${PLATFORM:-cpu}" != cpu ] || platform=cpu
     if [ -z "${PYTHON:-}" ] && [ ! -e .venv/.stamp ]; then
-        [ -z "${DRY_RUN:-}" ] || { echo "stopped: no .venv; first bash scripts/setup.sh $platform, or PYTHON=..." >&2; exit 2; }
+        if [ -n "${DRY_RUN:-}" ]; then
+            echo "stopped: no .venv; first bash scripts/setup.sh $platform, or PYTHON=..." >&2
+            exit 2
+        fi
         bash scripts/setup.sh $platform >&2
     fi
     exec "$python" -m recipe.study "$@"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Submit a command or a study of this project to a running Ray cluster, with this folder as its working directory.
 #   bash scripts/ray_submit.sh [--dry-run] recipe.train experiment=NAME key=value ...
-#   bash scripts/ray_submit.sh [--dry-run] scripts/countdown.sh MODEL      PLATFORM=gpu_ray, and the study's own variables
+#   bash scripts/ray_submit.sh [--dry-run] scripts/countdown.sh MODEL   PLATFORM=gpu_ray, and the study's own variables
 # DRY_RUN=1 is the same as --dry-run.
 # RAY_API_SERVER_ADDRESS or RAY_ADDRESS: where the cluster's job server listens (default http://127.0.0.1:8265).
 # SUBMIT_ENV: names of additional environment variables that the workers need, separated by blanks.
@@ -20,7 +20,8 @@ if [ $# -eq 0 ]; then
     exit 2
 fi
 python=${PYTHON:-$here/.venv/bin/python}
-[ -x "$python" ] || { echo "no $python: run bash scripts/setup.sh, or name the nodes' interpreter: PYTHON=..." >&2; exit 2; }
+[ -x "$python" ] ||
+    { echo "no $python: run bash scripts/setup.sh, or name the nodes' interpreter: PYTHON=..." >&2; exit 2; }
 
 command=("$python" -m "$@")
 [[ $1 != *.sh ]] || command=(env -C "$here" bash "$@")

@@ -35,15 +35,17 @@ step() { # description, command...
 
 set_up_separate() { # name, package, module: a separate environment that also sees the packages of .venv
     local own=.venv-$1 stamp packages
-    [ -e $venv/.stamp ] || fail "creating $own" "it uses the packages of $venv, which does not exist" "run bash scripts/setup.sh [cpu|gpu] first"
+    local purelib='import sysconfig; print(sysconfig.get_path("purelib"))'
+    [ -e $venv/.stamp ] || fail "creating $own" "it uses the packages of $venv, which does not exist" \
+        "run bash scripts/setup.sh [cpu|gpu] first"
     stamp=$(cat "requirements/$1.txt" $venv/.stamp | sha256sum | cut -c1-64)
     [ "$(cat "$own/.stamp" 2>/dev/null)" != "$stamp" ] || return 0
     mkdir -p "$own"
     log=$own/setup.log
     : >"$log"
     step "creating $own" $venv/bin/python -m venv "$own"
-    packages=$($venv/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
-    echo "$packages" >"$("$own/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/packages_of_venv.pth"
+    packages=$($venv/bin/python -c "$purelib")
+    echo "$packages" >"$("$own/bin/python" -c "$purelib")/packages_of_venv.pth"
     step "installing $2" "$own/bin/python" -m pip install --no-deps --disable-pip-version-check -r "requirements/$1.txt"
     step "importing $2" "$own/bin/python" -c "import $3"
     echo "$stamp" >"$own/.stamp"
@@ -70,8 +72,9 @@ find_python() {
             return
         fi
     done
+    local chosen="PYTHON=/path bash scripts/setup.sh"
     fail "finding Python" "none of ${PYTHON:-python3, python3.11, python3.12} is Python 3.11 or 3.12" \
-        "install one (Debian 12: apt-get install python3 python3-venv), or give its path: PYTHON=/path bash scripts/setup.sh"
+        "install one (Debian 12: apt-get install python3 python3-venv), or give its path: $chosen"
 }
 
 install_debian_packages() { # packages...
@@ -100,9 +103,11 @@ mkdir -p $venv
 : >"$log"
 
 missing=()
-"$python" -c 'import ensurepip, venv' 2>/dev/null || missing+=("$("$python" -c 'import sys; print("python%d.%d-venv" % sys.version_info[:2])')")
+"$python" -c 'import ensurepip, venv' 2>/dev/null ||
+    missing+=("$("$python" -c 'import sys; print("python%d.%d-venv" % sys.version_info[:2])')")
 if [ "$platform" = cpu ]; then
-    "$python" -c 'import ctypes; ctypes.CDLL("libnuma.so.1")' 2>/dev/null || missing+=(libnuma1) # vLLM's CPU build links to it
+    # vLLM's CPU build links to it.
+    "$python" -c 'import ctypes; ctypes.CDLL("libnuma.so.1")' 2>/dev/null || missing+=(libnuma1)
 fi
 if [ ${#missing[@]} -gt 0 ]; then
     step "installing Debian packages: ${missing[*]}" install_debian_packages "${missing[@]}"

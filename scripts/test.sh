@@ -3,8 +3,8 @@
 #   bash scripts/test.sh                 unit tests, then slow tests in parallel with end-to-end tests
 #   bash scripts/test.sh night           also the end-to-end tests marked `night`: 17 more starts of the real stack
 #   bash scripts/test.sh unit            only the unit tests
-#   bash scripts/test.sh gpu_pins        on a machine without a GPU: tests of configurations, recipe and workers with the
-#                                        pins of GPUs, in .venv-gpu (11 GB)
+#   bash scripts/test.sh gpu_pins        on a machine without a GPU: tests of configurations, recipe and workers with
+#                                        the pins of GPUs, in .venv-gpu (11 GB)
 #   bash scripts/test.sh ARGUMENTS...    pytest with these arguments
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -15,7 +15,8 @@ if [ "${1:-}" = gpu_pins ]; then
     echo "not run: ${cpu_build[*]} and slow tests of ${slow_cpu_build[*]}, which need vLLM's build for CPUs;" \
         "slow tests outside tests/workers; tests/e2e; kernels of a GPU"
     export OMP_NUM_THREADS=1
-    .venv-gpu/bin/python -m pytest -m "not slow and not e2e" tests/configs tests/recipe tests/workers "${cpu_build[@]/#/--ignore=}"
+    .venv-gpu/bin/python -m pytest -m "not slow and not e2e" tests/configs tests/recipe tests/workers \
+        "${cpu_build[@]/#/--ignore=}"
     exec .venv-gpu/bin/python -m pytest -m "slow and not e2e" tests/workers \
         "${cpu_build[@]/#/--ignore=}" "${slow_cpu_build[@]/#/--ignore=}"
 fi
@@ -27,7 +28,8 @@ if [ "${1:-}" != unit ] && ! command -v chromium chromium-browser google-chrome 
         apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium >/dev/null ||
             echo "warning: Chromium could not be installed: tests in a browser will be skipped" >&2
     else
-        echo "warning: no Chromium: tests in a browser will be skipped. As root: apt-get install -y --no-install-recommends chromium" >&2
+        echo "warning: no Chromium: tests in a browser will be skipped. As root:" \
+            "apt-get install -y --no-install-recommends chromium" >&2
     fi
 fi
 .venv/bin/ruff check .
@@ -54,13 +56,15 @@ stack=(tests/configs tests/data_prep tests/examples tests/recipe/checks tests/re
     tests/recipe/evaluation/test_{dpo,judging,perplexity,sft_data}.py tests/scripts/test_evidence_pretrained.py
     tests/recipe/reports/test_general.py tests/rewards/test_{manager,patterns,requests,verl_rows}.py
     tests/rewards/counterfactual/test_{advantages,crediting,groups,tokens}.py
-    tests/rewards/sandbox/test_sandbox_coverage.py tests/test_{documented_commands,gpu_check,step_parts,tutorial_blocks}.py)
+    tests/rewards/sandbox/test_sandbox_coverage.py
+    tests/test_{documented_commands,gpu_check,step_parts,tutorial_blocks}.py)
 # Files with end-to-end tests: to look for them in all files takes half a minute of imports.
 e2e=(tests/e2e tests/recipe/runtime/test_death_watch.py)
 
 unit() {
     local fast=(-m "not slow and not e2e" --durations=10)
-    $python -m scripts.side_by_side "${fast[@]}" "${stack[@]}" "$@" -- "${fast[@]}" --ignore=tests/e2e "${stack[@]/#/--ignore=}" "$@"
+    $python -m scripts.side_by_side "${fast[@]}" "${stack[@]}" "$@" -- \
+        "${fast[@]}" --ignore=tests/e2e "${stack[@]/#/--ignore=}" "$@"
 }
 
 case ${1:-} in

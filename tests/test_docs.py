@@ -1,6 +1,7 @@
 """The documentation names what there is, its links resolve, and it stays short."""
 
 import re
+import subprocess
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
@@ -118,6 +119,17 @@ def test_commands_exist(page: Path):
 @each_page_and_door
 def test_lines_fit_the_width(page: Path):
     assert long_lines(page.read_text()) == []
+
+
+def test_lines_of_launchers_and_configurations_fit_the_width():
+    command = ["git", "ls-files", "-z", "*.sh", "*.yaml", "*.yml"]
+    listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    if listed.returncode:
+        pytest.skip("not a git checkout")
+    files = [ROOT / name for name in listed.stdout.split("\0") if (ROOT / name).is_file()]
+    assert len(files) > 100
+    lines = {(str(file.relative_to(ROOT)), line) for file in files for line in file.read_text().splitlines()}
+    assert sorted(one for one in lines if len(one[1]) > WIDTH) == []
 
 
 def test_the_documentation_is_short():

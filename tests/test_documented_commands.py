@@ -1,4 +1,7 @@
-"""Commands of README and docs have the overrides and arguments that their modules take; none of them runs."""
+"""Commands of README and docs have the overrides and arguments that their modules take; none of them runs.
+
+Launchers of studies: tests/scripts/test_documented_studies.py.
+"""
 
 import argparse
 import re

@@ -14,6 +14,9 @@ from numpy.typing import ArrayLike, NDArray
 Array = NDArray[np.float64]
 Stages = Sequence[Sequence[int]]  # indices of the skills that each stage trains
 
+OVER_SKILLS = ("mean", "worst")
+"""What metrics of all skills together have in place of a skill's name."""
+
 
 def average(accuracy: ArrayLike) -> float:
     """Mean over skills of the accuracy after the last stage."""

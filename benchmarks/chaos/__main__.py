@@ -86,7 +86,7 @@ def main() -> int:
 def line_of(trial: Trial) -> str:
     """A trial as a line of the report."""
     statuses = [str(one.status) for one in trial.attempts]
-    ended = "went on" if trial.went_on else f"ended with {', then '.join(statuses)}"
+    ended = "continued" if trial.went_on else f"ended with {', then '.join(statuses)}"
     step = trial.kill.step if trial.kill else "-"
     found = "; ".join(wrong(trial, SAVED_EVERY)) or "right"
     return f"{trial.number:3d}  {trial.victim:13s} step {step}  {ended:24s} {found}"

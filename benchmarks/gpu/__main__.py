@@ -24,6 +24,7 @@ from pathlib import Path
 import torch
 
 from benchmarks.gpu.findings import Findings, Measured, read
+from recipe.capacity import ADAPTATIONS
 
 ROOT = Path(__file__).resolve().parents[2]
 ENGINE, TRAINING = "benchmarks.gpu.engine", "benchmarks.gpu.training"
@@ -69,7 +70,7 @@ def commands_of(folder: Path, data: Path, device: str, gpus: int) -> dict[str, l
     """The command of each part, the quickest first; on a power of two of the GPUs, which divides the batches."""
     gpus = 1 << (gpus.bit_length() - 1)
     found: dict[str, list[str]] = {}
-    for kind in ("lora", "full"):
+    for kind in ADAPTATIONS:
         own = ["--adaptation", kind, "--device", device]
         engine = [sys.executable, "-m", ENGINE, str(folder), "--tokenizer", str(data / "model"), *own]
         training = [sys.executable, "-m", TRAINING, str(folder), "--data", str(data), "--gpus", str(gpus), *own]

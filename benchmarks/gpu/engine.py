@@ -18,6 +18,7 @@ import torch
 from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM
 
 from benchmarks.gpu.findings import Findings
+from recipe.capacity import ADAPTATIONS
 
 SHAPE: dict[str, Any] = {
     "hidden_size": 768, "intermediate_size": 2048, "num_hidden_layers": 16, "num_attention_heads": 12,
@@ -29,7 +30,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--tokenizer", type=Path, required=True, help="folder of a model whose tokenizer to take")
-    parser.add_argument("--adaptation", choices=["lora", "full"], required=True)
+    parser.add_argument("--adaptation", choices=ADAPTATIONS, required=True)
     parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda", help="cpu: a trial without a GPU")
     parser.add_argument("--layers", type=int, default=SHAPE["num_hidden_layers"])
     parser.add_argument("--reference", type=Path, help="only compute this file, on the CPU")

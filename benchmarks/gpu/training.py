@@ -18,8 +18,9 @@ from pathlib import Path
 from benchmarks.gpu import kernels
 from benchmarks.gpu.engine import SHAPE, random_model
 from benchmarks.gpu.findings import Findings
+from recipe.capacity import ADAPTATIONS
 from recipe.checks.asynchronous import EXTENSION, EXTENSION_KEY
-from recipe.records.run_directory import RunDirectory
+from recipe.records.run_directory import STEP_TIME, RunDirectory
 
 STEPS = 2
 SKILLS = 4
@@ -30,7 +31,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--data", type=Path, required=True, help="folder of recipe.micro_start")
-    parser.add_argument("--adaptation", choices=["lora", "full"], required=True)
+    parser.add_argument("--adaptation", choices=ADAPTATIONS, required=True)
     parser.add_argument("--gpus", type=int, default=1)
     parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda", help="cpu: a trial without a GPU")
     parser.add_argument("--tensor-parallel", type=int, default=1)
@@ -95,7 +96,7 @@ def note_run(run: RunDirectory, findings: Findings, rewarded: bool = True) -> No
         ("length of a step", "actor/projection/displacement_norm", need(1e-12), None),
         ("samples that could not be verified", "reward/masked_share", None, 0),
         ("peak memory of training", "actor/perf/max_memory_allocated_gb", None, None),
-        ("seconds of a step", "timing_s/step", None, None),
+        ("seconds of a step", STEP_TIME, None, None),
         ("generation", "timing_s/gen", None, None),
         ("update", "timing_s/update_actor", None, None),
         ("weights to vLLM", "timing_s/update_weights", None, None),

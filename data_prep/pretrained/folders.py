@@ -10,7 +10,7 @@ from data_prep.files import complete_file, file_hash
 from data_prep.pretrained import PretrainedError
 
 DESCRIPTION = "pretrained.json"
-_WEIGHTS = ("*.safetensors", "pytorch_model*.bin")
+WEIGHTS = ("*.safetensors", "pytorch_model*.bin")
 
 
 @dataclass(frozen=True)
@@ -87,9 +87,9 @@ def check_folder(folder: Path) -> Description:
         config: dict[str, Any] = json.loads((folder / "config.json").read_text())
     except (OSError, ValueError) as error:
         raise PretrainedError(f"{folder}: no readable config.json; {fix}") from error
-    weights = [path for pattern in _WEIGHTS for path in sorted(folder.glob(pattern))]
+    weights = [path for pattern in WEIGHTS for path in sorted(folder.glob(pattern))]
     if not weights:
-        raise PretrainedError(f"{folder}: no weights ({' or '.join(_WEIGHTS)}); {fix}")
+        raise PretrainedError(f"{folder}: no weights ({' or '.join(WEIGHTS)}); {fix}")
     for index in folder.glob("*.index.json"):
         try:
             parts = set(json.loads(index.read_text())["weight_map"].values())

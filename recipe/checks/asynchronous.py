@@ -130,7 +130,7 @@ REFUSALS = (
     RefusedOption(
         MODE,
         lambda config: not config.actor_rollout_ref.rollout.calculate_log_probs,
-        "{parts} needs probabilities by the weights that sampled, which are gone by then",
+        "{parts} needs probabilities by the weights that sampled, which no longer exist then",
         "actor_rollout_ref.rollout.calculate_log_probs=true",
         ("credit.max_probability",),
     ),

@@ -12,6 +12,7 @@ from recipe.records.run_directory import RunDirectory
 from recipe.settings import did_you_mean, read_settings
 from rewards.environments import ENVIRONMENTS
 from rewards.skills import skill_assigner
+from workers.skill_metrics import OVER_SKILLS
 
 
 def check(config: DictConfig, run: RunDirectory) -> list[PreflightFinding]:
@@ -24,6 +25,9 @@ def check(config: DictConfig, run: RunDirectory) -> list[PreflightFinding]:
     skills = _skills_of(config, rows, problems)
     for key, named in skills.items():
         unknown = named - set(names) if names is not None else set()
+        for skill in sorted({*OVER_SKILLS} & named):
+            what = f"rows of a skill named {skill!r}, the name of a metric over all skills"
+            problems.append(PreflightFinding(what, f"data.{key}", "rename this skill"))
         for skill in sorted(unknown):
             problems.append(
                 PreflightFinding(

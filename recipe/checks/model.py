@@ -10,8 +10,9 @@ from typing import Any
 
 from omegaconf import DictConfig
 
+from data_prep.pretrained.folders import WEIGHTS
 from recipe.checks import PreflightFinding
-from recipe.records.digests import WEIGHTS, data_digest, weights_digest
+from recipe.records.digests import data_digest, weights_digest
 from recipe.records.run_directory import RunDirectory, write_atomically
 from recipe.records.versions import CHECKPOINT_VERSION
 from recipe.records.versions import KEY as VERSION_KEY

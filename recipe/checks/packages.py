@@ -1,4 +1,4 @@
-"""Do the packages that Python finds belong to this checkout? Others have a ``recipe`` or ``scripts`` (verl), or ``configs``, too.
+"""Do the packages that Python finds belong to this checkout? verl has a ``recipe`` and ``scripts``, too.
 
 Import this module first: it exits if one is foreign, before imports from it can fail. So it imports nothing from the
 other packages.

@@ -8,7 +8,7 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from recipe.records.run_directory import RunDirectory
+from recipe.records.run_directory import STEP_TIME, RunDirectory
 
 LAST = 5
 """Steps at either end of a series that a rule averages: one step's samples are too few."""
@@ -70,7 +70,7 @@ class Record:
     @property
     def step_seconds(self) -> float | None:
         """Median seconds of a step; None before the first."""
-        values = self.values("timing_s/step")
+        values = self.values(STEP_TIME)
         return median(values) if values else None
 
 

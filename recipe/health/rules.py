@@ -13,18 +13,18 @@ from typing import NamedTuple
 
 from recipe.health.record import LAST, Record, clocks_differ, fall_from_peak, longest_quiet
 from recipe.records.intervals import scatter
-from recipe.records.run_directory import REFUSED
+from recipe.records.run_directory import PROJECTION, REFUSED, STEP_TIME
 from recipe.records.tables import CUT_SHARE, LARGEST_ERROR, cut_share
 from workers.safety.levels import ROUNDING
+from workers.skill_metrics import OVER_SKILLS
 
-PROJECTION = "actor/projection"
 NEAR = 0.25
 """Share of the way from a protected skill's anchor to its line that must remain between its J and the line."""
 _KEPT = 1 / 3
 """Share of its best accuracy that a skill keeps unless its policy collapsed."""
 _READ = re.compile(
     "actor/(entropy|grad_norm|pg_clipfrac|ppo_kl)|credit/(fallback|unjudged_share)|critic/advantages/|reward/"
-    "|response_length/(clip_ratio|max)|(train_)?skill/.+/(accuracy|standard_error)|timing_s/step"
+    f"|response_length/(clip_ratio|max)|(train_)?skill/.+/(accuracy|standard_error)|{STEP_TIME}"
     f"|training/rollout_probs_diff_mean|{PROJECTION}/(anchor/|displacement_norm|line/|nonfinite|undone|unprotected|verified)"
 )
 """What the names of the metrics begin with that rules read."""
@@ -102,7 +102,8 @@ def _learned(run: Record) -> str | None:
 
 def _skills(run: Record, kind: str) -> list[str]:
     """The skills with an accuracy under ``<kind>/``, sorted."""
-    return sorted({key.split("/")[0] for key in run.named(f"{kind}/") if key.endswith("/accuracy")} - {"mean", "worst"})
+    names = {key.split("/")[0] for key in run.named(f"{kind}/") if key.endswith("/accuracy")}
+    return sorted(names - set(OVER_SKILLS))
 
 
 def _collapsed(run: Record) -> str | None:

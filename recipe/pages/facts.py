@@ -17,7 +17,7 @@ from recipe.pages.page_templates import shortened
 from recipe.records.experiment_page import SkillRow, skill_table
 from recipe.records.pictures import samples_of_a_step
 from recipe.records.promise import Promise, promise
-from recipe.records.run_directory import REFUSED, RunDirectory
+from recipe.records.run_directory import REFUSED, STEP_TIME, RunDirectory
 from recipe.records.skill_record import read_skill_record
 from recipe.records.skill_report import SkillRecord
 from recipe.runtime.visible import visible
@@ -144,13 +144,11 @@ def _cell(measured: float, predicted: float, largest: float) -> Cell:
 
 def timings(rows: Sequence[Mapping[str, float]]) -> list[tuple[str, float, float]]:
     """(part, seconds, share) of a mean step, longest first; the rest last. Parts that a step lacks count as 0 in it."""
-    steps = [row for row in rows if row.get("timing_s/step", 0.0) > 0]
+    steps = [row for row in rows if row.get(STEP_TIME, 0.0) > 0]
     if not steps:
         return []
-    whole = fmean(row["timing_s/step"] for row in steps)
-    names = {key for row in steps for key in row if key.startswith("timing_s/") and key.count("/") == 1} - {
-        "timing_s/step"
-    }
+    whole = fmean(row[STEP_TIME] for row in steps)
+    names = {key for row in steps for key in row if key.startswith("timing_s/") and key.count("/") == 1} - {STEP_TIME}
     parts = {name.partition("/")[2]: fmean(row.get(name, 0.0) for row in steps) for name in names}
     # verl's step does not contain the parts that follow it in some of its modes: shares are of all parts then.
     whole = max(whole, sum(parts.values()))
@@ -166,12 +164,12 @@ def cost(
 
     samples: of a step.
     """
-    steps = [row for row in rows if "timing_s/step" in row]
+    steps = [row for row in rows if STEP_TIME in row]
     entries = []
     if len(events) > 1:
         entries.append(("time under way", _duration(under_way(events))))
     if steps:
-        seconds = fmean(row["timing_s/step"] for row in steps)
+        seconds = fmean(row[STEP_TIME] for row in steps)
         entries += [("updates", f"{len(steps):,}"), ("seconds of a step, mean", f"{seconds:.1f}")]
         entries.append(("samples", f"{samples * len(steps):,}"))
     for key, name in SUMS.items():

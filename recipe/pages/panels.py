@@ -7,16 +7,15 @@ from dataclasses import dataclass
 
 from recipe.health.record import named
 from recipe.pages.facts import PEAKS, SUMS
-from recipe.records.intervals import scatter
+from recipe.records.intervals import NORMAL_QUANTILE, scatter
 from recipe.records.pictures import TRAINING_CURVES, series, skill_names
 from recipe.records.promise import constraint_names
-from recipe.records.run_directory import RunDirectory
+from recipe.records.run_directory import PROJECTION, STEP_TIME, RunDirectory
 
 Rows = list[dict[str, float]]
 
 POINTS = 2_000
 """Points of a curve; longer ones are thinned evenly."""
-_DEVIATES = 1.96
 
 CREDIT = {
     "credit/fallback_rate": "responses that keep their plain advantage (share)",
@@ -30,7 +29,6 @@ HEALTH = {
     "reward/masked_share": "samples without a verdict (share)",
     "actor/ppo_kl": "KL of an update",
 }
-PROJECTION = "actor/projection"
 LEVELS = {
     "level": ("J before the update", "line"),
     "verified_level": ("J after it", "points"),
@@ -41,7 +39,6 @@ LEVELS = {
 PROTECTION = {"multiplier": "multipliers", "slack": "slack", "predicted_change": "predicted change"}
 """Metrics of all protected skills, each with the title of its panel."""
 
-_TIME = "timing_s/step"
 SAMPLES = "val/generations"
 """verl's table of samples of each validation, `trainer.log_val_generations` of them: prompt, answer, score."""
 
@@ -129,7 +126,7 @@ def _validations(run: int, rows: Rows, skill: str, name: str, several: bool) -> 
     if sampled is None:
         return []
     errors = {row["step"]: row.get(f"skill/{skill}/standard_error", math.nan) for row in rows}
-    curves = [_with_band(sampled, [_DEVIATES * errors[step] for step in sampled.steps])]
+    curves = [_with_band(sampled, [NORMAL_QUANTILE * errors[step] for step in sampled.steps])]
     greedy = _curve(f"{label}, greedy", run, rows, f"skill/{skill}/greedy_accuracy", look="dashed")
     return [*curves, greedy] if greedy and skill == "mean" else curves
 
@@ -149,7 +146,7 @@ def _training(run: int, rows: Rows, name: str) -> list[Curve]:
     if curve is None:
         return []
     moved = Curve(name, run, [step - 1 for step in curve.steps], curve.values)
-    return [_with_band(moved, [_DEVIATES * scatter(curve.values)] * len(curve.steps))]
+    return [_with_band(moved, [NORMAL_QUANTILE * scatter(curve.values)] * len(curve.steps))]
 
 
 def _protection(rows: Sequence[Rows], names: Sequence[str]) -> list[Panel]:
@@ -203,8 +200,8 @@ class Plot:
 
 def sections() -> dict[str, list[Plot]]:
     """The plots of each section, in order."""
-    health = {metric: title for metric, title in (TRAINING_CURVES | HEALTH).items() if metric != _TIME}
-    cost = {_TIME: TRAINING_CURVES[_TIME]} | SUMS | PEAKS
+    health = {metric: title for metric, title in (TRAINING_CURVES | HEALTH).items() if metric != STEP_TIME}
+    cost = {STEP_TIME: TRAINING_CURVES[STEP_TIME]} | SUMS | PEAKS
     levels = "; ".join(label for label, _ in LEVELS.values())
     return {
         "credit": _plots(CREDIT),

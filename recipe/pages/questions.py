@@ -7,13 +7,13 @@ from typing import Any, Literal
 
 from recipe.health.record import fall_from_peak
 from recipe.records.experiment_page import SkillRow
+from recipe.records.intervals import NORMAL_QUANTILE
 from recipe.records.promise import Promise
 
 Mark = Literal["up", "down", "open", ""]
 SampleRow = Mapping[str, Any]
 """A row of `recipe.pages.page_samples`."""
 
-_DEVIATES = 1.96
 _NO_NUMBER, _LOOK = "not known: an accuracy is no number", "`metrics.jsonl` has NaN or infinity in a validation."
 _ANCHORS = {"Did it learn?": "accuracy", "Which step earned it?": "samples", "What was lost?": "protection"}
 
@@ -83,7 +83,7 @@ def _change(rows: Sequence[Mapping[str, float]], row: SkillRow) -> SkillChange:
     count = sum(f"skill/{row.skill}/accuracy" in one for one in rows)
     if len(errors) < max(2, count) or not all(map(math.isfinite, errors)):
         return SkillChange(row)
-    reach = 100 * _DEVIATES * math.hypot(errors[0], errors[-1])
+    reach = 100 * NORMAL_QUANTILE * math.hypot(errors[0], errors[-1])
     return SkillChange(row, 100 * row.change - reach, 100 * row.change + reach)
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 from omegaconf import ListConfig
 
 from data_prep.files import file_hash
+from data_prep.pretrained.folders import WEIGHTS
 
-WEIGHTS = ("*.safetensors", "pytorch_model*.bin")
 MODEL_FILES = ("config.json", "generation_config.json", "tokenizer*", "chat_template*", "vocab*", "merges*", "*.model")
 # A large weight file is sampled at this many blocks of this many bytes: training changes all of it.
 BLOCKS, BLOCK = 64, 1 << 20

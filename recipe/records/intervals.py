@@ -9,6 +9,8 @@ import scipy  # loads its parts at their first use: half a second that a run's o
 from numpy.typing import ArrayLike, NDArray
 
 _RESAMPLES = 2000
+NORMAL_QUANTILE = 1.96
+"""Standard errors from a mean to each end of its 95% interval, where the error is known."""
 
 # Means of fewer runs are drawn without interval: that of two reaches 13 standard errors to each side and dwarfs others.
 RUNS_OF_AN_INTERVAL = 3

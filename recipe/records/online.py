@@ -13,10 +13,10 @@ import scipy
 
 from recipe.records.intervals import Interval, t_interval
 from recipe.records.learning_speed import generated_tokens, samples_of, sandbox_seconds
-from recipe.records.run_directory import RunDirectory
+from recipe.records.run_directory import STEP_TIME, RunDirectory
+from workers.skill_metrics import OVER_SKILLS
 
 FIRST = 2  # the first update whose samples depend on the arm
-_OVER_SKILLS = ("mean", "worst")
 
 
 @dataclass(frozen=True)
@@ -116,7 +116,7 @@ def skill_accuracy(run: RunDirectory) -> dict[str, float]:
     for row in run.metrics():
         for key, value in row.items() if row["step"] >= FIRST else ():
             parts = key.split("/")
-            if parts[0] == "train_skill" and parts[2:] == ["accuracy"] and parts[1] not in _OVER_SKILLS:
+            if parts[0] == "train_skill" and parts[2:] == ["accuracy"] and parts[1] not in OVER_SKILLS:
                 values.setdefault(parts[1], []).append(value)
     return {skill: float(np.mean(own)) for skill, own in sorted(values.items())} if len(values) > 1 else {}
 
@@ -128,7 +128,7 @@ def update_costs(run: RunDirectory, samples: int = 0) -> dict[str, list[float]]:
     costs = {
         "k tokens": [generated_tokens(row, each) / 1000 for row in updates],
         "sandbox seconds": [sandbox_seconds(row) for row in updates],
-        "wall seconds": [row.get("timing_s/step", math.nan) for row in updates],
+        "wall seconds": [row.get(STEP_TIME, math.nan) for row in updates],
     }
     size = _updates_of(run, len(updates), samples)
     return {unit: np.reshape(values, (-1, size)).sum(1).tolist() for unit, values in costs.items()}

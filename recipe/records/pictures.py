@@ -12,8 +12,9 @@ from matplotlib.colors import TABLEAU_COLORS, to_rgb
 from matplotlib.ticker import MaxNLocator
 from PIL import Image
 
-from recipe.records.intervals import scatter
-from recipe.records.run_directory import RunDirectory
+from recipe.records.intervals import NORMAL_QUANTILE, scatter
+from recipe.records.run_directory import STEP_TIME, RunDirectory
+from workers.skill_metrics import OVER_SKILLS
 
 matplotlib.use("Agg")
 
@@ -38,7 +39,7 @@ TRAINING_CURVES = {
     "actor/grad_norm": "norm of the gradient",
     "training/rollout_actor_probs_pearson_corr": "rollout and actor probabilities: correlation",
     "response_length/mean": "response length (tokens)",
-    "timing_s/step": "seconds per step",
+    STEP_TIME: "seconds per step",
 }
 
 
@@ -87,7 +88,7 @@ def series(rows: list[dict[str, float]], key: str) -> tuple[list[float], list[fl
 def skill_names(rows: list[dict[str, float]]) -> list[str]:
     """The skills in a run's validations, in alphabetical order."""
     names = {key.split("/")[1] for row in rows for key in row if key.startswith("skill/") and key.endswith("/accuracy")}
-    return sorted(names - {"mean", "worst"})
+    return sorted(names - set(OVER_SKILLS))
 
 
 def draw_learning_curve(run: RunDirectory, path: Path | None = None) -> Path | None:
@@ -152,7 +153,7 @@ def _draw_accuracy(axes: plt.Axes, rows: list[dict[str, float]], skill: str, **l
     """Validations of a skill (or the mean) as points with bars of 1.96 standard errors, joined by a thin line."""
     steps, values = series(rows, f"skill/{skill}/accuracy")
     errors = {row["step"]: row.get(f"skill/{skill}/standard_error", np.nan) for row in rows}
-    reach = [1.96 * errors[step] for step in steps]
+    reach = [NORMAL_QUANTILE * errors[step] for step in steps]
     axes.errorbar(steps, values, yerr=reach, elinewidth=0.8, capsize=2, linestyle=":", linewidth=0.8, **look)
 
 

@@ -14,10 +14,10 @@ import numpy as np
 from matplotlib.ticker import MaxNLocator
 
 from recipe.records.pictures import save
+from recipe.records.run_directory import PROJECTION
 from workers.safety.levels import ROUNDING
 from workers.skill_metrics import Array
 
-_METRICS = "actor/projection/"
 # Rows of the picture: their label, and each curve's metric, name in the legend and look.
 _PANELS = (
     (
@@ -54,14 +54,14 @@ class Promise:
 
 def constraint_names(rows: Sequence[Mapping[str, float]]) -> list[str]:
     """Names of the constraints that have an anchor, in their first order."""
-    prefix = f"{_METRICS}anchor/"
+    prefix = f"{PROJECTION}/anchor/"
     return list(dict.fromkeys(key.removeprefix(prefix) for row in rows for key in row if key.startswith(prefix)))
 
 
 def promise(rows: Sequence[Mapping[str, float]]) -> Promise | None:
     """The promise of a run with these metrics, a row per update; None if it verified no step."""
     verified, corrected, shrunk, undone = (
-        int(sum(value for row in rows if math.isfinite(value := row.get(f"{_METRICS}{name}_steps", 0.0))))
+        int(sum(value for row in rows if math.isfinite(value := row.get(f"{PROJECTION}/{name}_steps", 0.0))))
         for name in ("verified", "corrected", "shrunk", "undone")
     )
     if not verified:
@@ -70,13 +70,13 @@ def promise(rows: Sequence[Mapping[str, float]]) -> Promise | None:
         _margin(row, name)
         for name in constraint_names(rows)
         for row in rows
-        if {f"{_METRICS}line/{name}", f"{_METRICS}verified_level/{name}"} <= row.keys()
+        if {f"{PROJECTION}/line/{name}", f"{PROJECTION}/verified_level/{name}"} <= row.keys()
     ]
     # A level that is no number is below every line.
     below = sum(not margin >= -ROUNDING for margin in margins)
     without = sum(not _has_anchor(row, name) for row in rows for name in _constrained(row))
-    verifying = [row for row in rows if row.get(f"{_METRICS}verified_steps", 0.0) > 0]
-    kept = [value for row in verifying if math.isfinite(value := row.get(f"{_METRICS}kept_share", math.nan))]
+    verifying = [row for row in rows if row.get(f"{PROJECTION}/verified_steps", 0.0) > 0]
+    kept = [value for row in verifying if math.isfinite(value := row.get(f"{PROJECTION}/kept_share", math.nan))]
     return Promise(
         verified,
         shrunk,
@@ -92,19 +92,19 @@ def promise(rows: Sequence[Mapping[str, float]]) -> Promise | None:
 
 def _constrained(row: Mapping[str, float]) -> list[str]:
     """Names of the constraints of an update."""
-    prefix = f"{_METRICS}unprotected/"
+    prefix = f"{PROJECTION}/unprotected/"
     return [key.removeprefix(prefix) for key in row if key.startswith(prefix)]
 
 
 def _has_anchor(row: Mapping[str, float], name: str) -> bool:
     """Rollouts have an anchor, but no line: they are not verified."""
-    return any(f"{_METRICS}{kind}/{name}" in row for kind in ("line", "anchor"))
+    return any(f"{PROJECTION}/{kind}/{name}" in row for kind in ("line", "anchor"))
 
 
 def _margin(row: Mapping[str, float], name: str) -> float:
     """The least J - line of an update's steps; that of the last one where only it was recorded."""
-    last = row[f"{_METRICS}verified_level/{name}"] - row[f"{_METRICS}line/{name}"]
-    return row.get(f"{_METRICS}verified_margin/{name}", last)
+    last = row[f"{PROJECTION}/verified_level/{name}"] - row[f"{PROJECTION}/line/{name}"]
+    return row.get(f"{PROJECTION}/verified_margin/{name}", last)
 
 
 def draw_promise(rows: Sequence[Mapping[str, float]], path: Path) -> Path | None:
@@ -138,4 +138,4 @@ def draw_promise(rows: Sequence[Mapping[str, float]], path: Path) -> Path | None
 
 
 def _values(rows: Sequence[Mapping[str, float]], metric: str, name: str) -> Array:
-    return np.array([row.get(f"{_METRICS}{metric}/{name}", np.nan) for row in rows])
+    return np.array([row.get(f"{PROJECTION}/{metric}/{name}", np.nan) for row in rows])

@@ -26,6 +26,10 @@ from recipe.records.versions import KEY, VERSION, RecordsError, take_version, up
 FOLDERS = ("generations", "checkpoints", "plots", "logs")
 REFUSED = "refused"
 """The event of a start that preflight refused; it changes nothing of the run."""
+STEP_TIME = "timing_s/step"
+"""verl's metric of the seconds of a step."""
+PROJECTION = "actor/projection"
+"""The group of the metrics of skill-safe updates."""
 
 
 class RunDirectoryError(OSError):

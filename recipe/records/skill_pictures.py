@@ -11,7 +11,7 @@ from typing import Any
 import matplotlib.pyplot as plt
 import numpy as np
 
-from recipe.records.intervals import RUNS_OF_AN_INTERVAL, t_interval
+from recipe.records.intervals import NORMAL_QUANTILE, RUNS_OF_AN_INTERVAL, t_interval
 from recipe.records.pictures import MARKERS, PALETTE, save
 from recipe.records.skill_report import (
     ParetoPoint,
@@ -73,7 +73,7 @@ def draw_forgetting(record: SkillRecord, path: Path) -> Path:
     for skill, name in enumerate(record.skills):
         accuracy = np.concatenate([[np.asarray(record.initial)[skill]], matrix[:, skill]])
         marker = MARKERS[skill % len(MARKERS)]
-        errors = None if record.errors is None else 1.96 * np.asarray(record.errors)[:, skill]
+        errors = None if record.errors is None else NORMAL_QUANTILE * np.asarray(record.errors)[:, skill]
         line, *_ = left.errorbar(
             range(len(accuracy)), accuracy, yerr=errors, marker=marker, markersize=4, elinewidth=0.8, capsize=2,
             label=name,

@@ -9,7 +9,7 @@ import numpy as np
 
 from recipe.records.pictures import skill_names
 from recipe.records.promise import draw_promise
-from recipe.records.run_directory import RunDirectory
+from recipe.records.run_directory import PROJECTION, RunDirectory
 from recipe.records.skill_pictures import write_skill_report
 from recipe.records.skill_report import SkillRecord
 from recipe.settings import Settings
@@ -50,7 +50,7 @@ def constraint_means(steps: Sequence[Mapping[str, float]], source: str) -> dict[
 
 
 def _of(step: Mapping[str, float], metric: str) -> list[tuple[str, float]]:
-    prefix = f"actor/projection/{metric}"
+    prefix = f"{PROJECTION}/{metric}"
     return [(key.removeprefix(prefix), value) for key, value in step.items() if key.startswith(prefix)]
 
 
@@ -66,7 +66,7 @@ def _mean(values: Sequence[float]) -> float:
     return float(np.mean(values)) if values else np.nan
 
 
-_PREDICTED = "actor/projection/predicted_change"
+_PREDICTED = f"{PROJECTION}/predicted_change"
 
 
 def read_skill_record(run: RunDirectory, settings: Settings) -> SkillRecord | None:

@@ -7,6 +7,7 @@ from typing import Any
 from rich.console import Console
 
 from recipe.records.run_directory import RunDirectory
+from workers.skill_metrics import OVER_SKILLS
 
 WIDTH_OF_FILES = 160
 
@@ -90,7 +91,7 @@ def _largest_error(run: RunDirectory) -> float | None:
         row.get(key.replace("/accuracy", "/standard_error"))
         for row in [*validations[:1], *validations[-1:]]
         for key in row
-        if key.startswith("skill/") and key.endswith("/accuracy") and key.split("/")[1] not in ("mean", "worst")
+        if key.startswith("skill/") and key.endswith("/accuracy") and key.split("/")[1] not in OVER_SKILLS
     ]
     known = [error for error in errors if error is not None]
     return max(known) if known and len(known) == len(errors) else None

@@ -39,7 +39,7 @@ from recipe.records.arms import (
 )
 from recipe.records.intervals import t_interval
 from recipe.records.promise import Promise, constraint_names, draw_promise, promise
-from recipe.records.run_directory import RunDirectory, write_atomically
+from recipe.records.run_directory import STEP_TIME, RunDirectory, write_atomically
 from recipe.records.skill_pictures import draw_arms, draw_mean_interference, write_pareto_report
 from recipe.records.skill_record import NUMBERS, constraint_means, read_skill_record
 from recipe.records.skill_report import SkillRecord, interference_table, measures, plain
@@ -118,7 +118,7 @@ def measured_runs(finished: Sequence[RunDirectory]) -> list[FinishedRun]:
                 epsilon=projection.epsilon,
                 record=record,
                 samples=len(steps) * config.data.train_batch_size * config.actor_rollout_ref.rollout.n,
-                step_seconds=float(np.nanmedian([row.get("timing_s/step", np.nan) for row in steps])),
+                step_seconds=float(np.nanmedian([row.get(STEP_TIME, np.nan) for row in steps])),
                 constraints=constraint_means(steps, projection.constraint_source) if projects else {},
                 promise=promise(steps),
             )

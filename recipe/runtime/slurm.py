@@ -15,8 +15,9 @@ import time
 from collections.abc import Mapping, Sequence
 from types import FrameType
 
+from recipe.runtime import TERMINATED
+
 FAILED = 1
-TERMINATED = 128 + signal.SIGTERM
 
 
 class RayDidNotStart(Exception):

@@ -13,10 +13,11 @@ from contextlib import contextmanager
 from typing import Any
 
 from recipe.records.run_directory import RunDirectory
+from recipe.runtime import TERMINATED
 from rewards.sandbox.isolation import syscalls
 
 FILE = "stop"
-STATUS = 128 + signal.SIGTERM
+STATUS = TERMINATED
 """Exit status of a run stopped on request, as of a command that the signal ended."""
 SAME_REQUEST = 5.0
 """Seconds within which signals count as one: a process group's and one passed on by a study."""

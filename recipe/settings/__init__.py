@@ -25,6 +25,7 @@ from rewards.sandbox.server.modes import Mode
 from rewards.skills import SkillSource
 from workers.choices import Ablation, CreditMapping, Normalization, PenaltyKind, Rival
 from workers.cpu.processor import Precision
+from workers.skill_metrics import OVER_SKILLS
 
 
 class RunSettings(Group):
@@ -286,6 +287,8 @@ class Settings(Group):
         names = self.skills.names
         if names is not None and len(set(names)) != len(names):
             raise ValueError(f"skills.names lists a skill twice: {names}")
+        if taken := sorted({*OVER_SKILLS} & {*(names or ())}):
+            raise ValueError(f"skills.names has {taken[0]!r}, the name of a metric over all skills: rename this skill")
         return self
 
 

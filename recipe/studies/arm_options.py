@@ -72,4 +72,4 @@ def tuning_runs(given: str | None, tuned: str, named: str = "") -> list[tuple[st
 def stop_if_a_run_failed(status: int) -> None:
     """CommandFailed with the status of a run that failed; 0: none did."""
     if status:
-        raise CommandFailed("a run or report failed: its message is above; start the study again to go on", status)
+        raise CommandFailed("a run or report failed: its message is above; start the study again to resume", status)

@@ -26,7 +26,6 @@ VERSION = 1
 """Of the record; one without the number has version 1."""
 
 
-
 class Entry(TypedDict):
     """Digest of an input and, for the reader, its location."""
 

@@ -129,7 +129,7 @@ class Steps(Generic[Given]):
         except CommandFailed as error:
             if error.status == STATUS:
                 raise  # it was asked to stop
-            say(f"{error}; the study goes on")
+            say(f"{error}; the study continues")
             self.failed = error.status
             return False
         return True

@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
+from data_prep.splits import ROLES
 from recipe.runtime.options import TaskOptions
 from recipe.studies.steps import MadeWith, Steps, Stopped
 
-SPLITS = ("train", "dev", "test")
 # A task's module of data_prep.sources and its preset, where they are not its name and none.
 SOURCES = {"countdown": "countdown_tasks"}
 PRESETS = {"countdown": "qwen3_4b", "gsm8k": "qwen2_5_3b"}
@@ -22,9 +22,9 @@ def task(steps: Steps[TaskOptions], name: str, model: str) -> None:
     model = steps.local_model(model)
     source = given.source or SOURCES.get(name, name)
     steps.make_rows(data, f"sources.{source}", "--experiment", name, *given.source_options.split())
-    for split in SPLITS:
+    for split in ROLES:
         steps.need(f"{data}/{split}.parquet", f"remove {data}: its data lack the split {split}")
-    steps.study = MadeWith(out, {"start": model}, {split: f"{data}/{split}.parquet" for split in SPLITS})
+    steps.study = MadeWith(out, {"start": model}, {split: f"{data}/{split}.parquet" for split in ROLES})
     _probe(steps, name, model, f"{data}/train.parquet", f"{out}/probe")
 
     run = given.name or "study"

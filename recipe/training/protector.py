@@ -10,7 +10,7 @@ from typing import Any
 
 from omegaconf import DictConfig
 
-from recipe.records.run_directory import write_atomically
+from recipe.records.run_directory import PROJECTION, write_atomically
 from recipe.settings import Settings
 from recipe.settings.projection import CONSTRAINT_SOURCES
 from recipe.training.failure_buffer import FailureBuffer
@@ -133,7 +133,7 @@ class Protector:
 
     def record_update(self, metrics: Mapping[str, Any]) -> None:
         """Record the levels that an update measured; a constraint's first one becomes its anchor."""
-        prefix = "actor/projection/level/"
+        prefix = f"{PROJECTION}/level/"
         for key in [key for key in metrics if key.startswith(prefix)]:
             self.anchors.measured(key.removeprefix(prefix), SkillLevel(float(metrics[key])))
 

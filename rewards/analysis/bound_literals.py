@@ -10,10 +10,11 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from rewards.analysis.node_kinds import FUNCTIONS
+
 Scope = dict[str, ast.expr | None]  # a name's only value, None if it has none or several
 _MOST_NODES, _MOST_REPLACED = 512, 8192
 _LONGEST = 4096
-_SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 _COMPUTED: dict[str, Callable[..., Any]] = {
     one.__name__: one for one in (int, float, str, bool, list, tuple, set, frozenset, sorted, abs, dict)
 }
@@ -48,7 +49,7 @@ def _bindings(scope: ast.AST) -> Iterator[tuple[str, ast.expr | None]]:
                 yield from _loop_pairs(target, iterated)
             case ast.Name(id=name, ctx=ast.Del()):
                 yield name, None
-        if not isinstance(node, _SCOPES):
+        if not isinstance(node, FUNCTIONS):
             waiting += list(ast.iter_child_nodes(node))[::-1]
 
 
@@ -96,7 +97,7 @@ class _Replaced(ast.NodeTransformer):
 
     def generic_visit(self, node: ast.AST) -> ast.AST:
         """Visit a node's parts, with its own names if it is a scope."""
-        is_scope = isinstance(node, (ast.Module, *_SCOPES))
+        is_scope = isinstance(node, (ast.Module, *FUNCTIONS))
         if is_scope:
             found = [*_bindings(node), *(_attributes(node) if isinstance(node, ast.Module) else ())]
             # An attribute that is set with a value is listed twice.

@@ -9,6 +9,8 @@ import builtins
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
+from rewards.analysis.node_kinds import ENDS
+
 
 def _words(text: str) -> frozenset[str]:
     return frozenset(text.split())
@@ -122,7 +124,6 @@ class Expressions(ast.NodeTransformer):
         return node if has_parameters else node.func.body
 
 
-_ENDS = (ast.Return, ast.Raise, ast.Break, ast.Continue)
 _Body = TypeVar("_Body", bound=ast.While | ast.For | ast.With | ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
 
 
@@ -137,7 +138,7 @@ def _block(statements: Iterable[ast.stmt]) -> list[ast.stmt]:
     reached: list[ast.stmt] = []
     for statement in statements:
         for part in _reduced(statement):
-            if not (reached and isinstance(reached[-1], _ENDS)):
+            if not (reached and isinstance(reached[-1], ENDS)):
                 reached.append(part)
     return reached
 

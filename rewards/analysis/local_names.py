@@ -9,14 +9,12 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 
+from rewards.analysis.node_kinds import COMPREHENSIONS, FUNCTIONS, NAMED
 from rewards.analysis.parsing import parse
 from rewards.analysis.renaming import Renaming
 
-_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
-_COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 # Fields that are evaluated before the others of their node.
 _FIRST = ("generators", "iter", "value", "defaults", "kw_defaults")
-_NAMED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.ExceptHandler, ast.MatchAs, ast.MatchStar)
 
 _NAME = re.compile(r"[^\W\d]\w*")
 
@@ -44,7 +42,7 @@ def _reads(node: ast.AST, bound: set[str]) -> Iterator[str]:
         bound.add(node.id)
     elif isinstance(node, ast.Name):
         yield from {node.id} - bound
-    inner = set(bound) if isinstance(node, (*_FUNCTIONS, *_COMPREHENSIONS)) else bound
+    inner = set(bound) if isinstance(node, (*FUNCTIONS, *COMPREHENSIONS)) else bound
     for field in sorted(node._fields, key=lambda field: _FIRST.index(field) if field in _FIRST else len(_FIRST)):
         parts = getattr(node, field, None)
         for part in parts if isinstance(parts, list) else [parts]:
@@ -71,7 +69,7 @@ class _ByPlace(Renaming):
 
     def chosen(self, scope: ast.AST, names: Sequence[str]) -> dict[str, str]:
         depth = len(self.scopes)
-        if not isinstance(scope, _FUNCTIONS):
+        if not isinstance(scope, FUNCTIONS):
             return {name: f"variable {depth}.{number}" for number, name in enumerate(names)}
         parameters = {
             name: f"parameter {depth}.{number}" for number, name in enumerate(_parameters(scope)) if name in names
@@ -130,7 +128,7 @@ def _bound_otherwise(node: ast.AST) -> Iterator[str]:
         yield node.asname or node.name.partition(".")[0]
     elif isinstance(node, ast.arg):
         yield node.arg
-    elif isinstance(node, _NAMED):
+    elif isinstance(node, NAMED):
         yield node.name or ""
     elif isinstance(node, ast.MatchMapping):
         yield node.rest or ""

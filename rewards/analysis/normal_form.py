@@ -11,11 +11,10 @@ from functools import lru_cache
 from types import CodeType
 
 from rewards.analysis.idle_code import without_idle_code
+from rewards.analysis.node_kinds import BLOCKS
 from rewards.analysis.parsing import parse
 from rewards.analysis.renaming import rename
 from rewards.analysis.unused_code import without_unused_code
-
-_BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")
 
 
 def only_adds(program: str, original: str, kept: Collection[str]) -> bool:
@@ -56,8 +55,8 @@ def _statements(source: str, kept: tuple[str, ...] | None) -> tuple[str, ...] | 
 
 def _dumps(block: list[ast.AST] | list[ast.stmt]) -> Iterator[str]:
     for node in block:
-        inner = [getattr(node, name) for name in _BLOCKS if isinstance(getattr(node, name, None), list)]
-        fields = {name: value for name, value in ast.iter_fields(node) if name not in _BLOCKS}
+        inner = [getattr(node, name) for name in BLOCKS if isinstance(getattr(node, name, None), list)]
+        fields = {name: value for name, value in ast.iter_fields(node) if name not in BLOCKS}
         yield f"{type(node).__name__} {[_shown(value) for value in fields.values()]}"
         for part in inner:
             yield from _dumps(part)

@@ -6,12 +6,7 @@ Builtins, attributes, keywords of calls, names defined in a class and the names 
 import ast
 from collections.abc import Collection, Iterator, Sequence
 
-_COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
-_NAMED = (
-    *(ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef),
-    *(ast.ExceptHandler, ast.MatchAs, ast.MatchStar),
-)
-_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+from rewards.analysis.node_kinds import COMPREHENSIONS, FUNCTIONS, NAMED
 
 
 def rename(tree: ast.Module, kept: Collection[str]) -> set[str]:
@@ -42,15 +37,15 @@ def _own_nodes(scope: ast.AST) -> Iterator[ast.AST]:
     while waiting:
         node = waiting.pop()
         yield node
-        if isinstance(node, _COMPREHENSIONS):
+        if isinstance(node, COMPREHENSIONS):
             # A walrus in a comprehension binds in the enclosing scope.
             yield from (inner.target for inner in ast.walk(node) if isinstance(inner, ast.NamedExpr))
-        elif not isinstance(node, (*_FUNCTIONS, ast.ClassDef)):
+        elif not isinstance(node, (*FUNCTIONS, ast.ClassDef)):
             waiting += reversed(list(ast.iter_child_nodes(node)))
 
 
 def _parts(scope: ast.AST) -> list[ast.AST]:
-    if isinstance(scope, _COMPREHENSIONS):
+    if isinstance(scope, COMPREHENSIONS):
         return [generator.target for generator in scope.generators]
     if isinstance(scope, ast.Lambda):
         return [scope.args, scope.body]
@@ -64,7 +59,7 @@ def _bound_at(node: ast.AST) -> Iterator[str]:
         yield node.id
     elif isinstance(node, ast.arg):
         yield node.arg
-    elif isinstance(node, _NAMED) and node.name:
+    elif isinstance(node, NAMED) and node.name:
         yield node.name
     elif isinstance(node, ast.MatchMapping) and node.rest:
         yield node.rest
@@ -89,7 +84,7 @@ class Renaming(ast.NodeVisitor):
 
     def _within(self, node: ast.AST) -> None:
         names = bound_by(node)
-        if isinstance(node, _COMPREHENSIONS):
+        if isinstance(node, COMPREHENSIONS):
             walrus = {inner.target.id for inner in ast.walk(node) if isinstance(inner, ast.NamedExpr)}
             names = [name for name in names if name not in walrus]
         self.scopes.append(self.chosen(node, names))

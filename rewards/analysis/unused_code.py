@@ -9,6 +9,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator
 
 from rewards.analysis.idle_code import is_pure
+from rewards.analysis.node_kinds import BLOCKS
 
 _DEFINES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 # Expressions whose value is a new object; calls are checked separately.
@@ -104,7 +105,7 @@ class _Graph:
                 # A class body runs at its definition, and any part of it may be accessed by name.
                 self.needs[node] += node.body
             is_loop = isinstance(node, ast.For | ast.AsyncFor | ast.While)
-            for field in ("body", "orelse", "finalbody", "handlers", "cases"):
+            for field in BLOCKS:
                 parts = getattr(node, field, [])
                 inner = [one for part in parts for one in ([part] if isinstance(part, ast.stmt) else part.body)]
                 self._read(inner, [node], inside, node if is_loop else loop)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 
+from rewards.analysis.node_kinds import COMPREHENSIONS
 from rewards.analysis.parsing import is_bare_constant, parse, statements
 from rewards.counterfactual.interventions import tree_of
 from rewards.counterfactual.replayer import ExecutedProgram
@@ -26,7 +27,7 @@ _INTROSPECTION = frozenset((
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _SCOPES = (*_FUNCTIONS, ast.ClassDef)
 _Scope = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
-_OWN_NAMES = (ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+_OWN_NAMES = (ast.Lambda, *COMPREHENSIONS)
 
 
 @dataclass(frozen=True)

@@ -15,12 +15,11 @@ from dataclasses import dataclass
 
 from rewards.analysis.idle_code import truth_of
 from rewards.analysis.local_names import rename_by_place
+from rewards.analysis.node_kinds import BLOCKS, ENDS
 from rewards.analysis.parsing import LineOffsets, parse, written
 from rewards.counterfactual.segments import Step
 from rewards.extraction import find_block
 
-_BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")
-_ENDS = (ast.Return, ast.Raise, ast.Break, ast.Continue)
 _SCOPE_SHAPING = (
     *(ast.Yield, ast.YieldFrom, ast.Global, ast.Nonlocal, ast.Import, ast.ImportFrom),
     *(ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef),
@@ -149,7 +148,7 @@ def _placed(block: Sequence[ast.stmt], parent: ast.stmt | None, branch: str, rea
             truth = truth_of(node.test) if isinstance(node, ast.If | ast.While) else None
             runs = truth is None or truth is (name == "")
             yield from _placed(inner, node, name, reached and runs)
-        reached = reached and not isinstance(node, _ENDS)
+        reached = reached and not isinstance(node, ENDS)
 
 
 def _shapes_scope(node: ast.stmt) -> bool:
@@ -192,7 +191,7 @@ def _targets(node: ast.stmt) -> Sequence[ast.AST]:
 
 
 def _header_code(node: ast.stmt) -> str:
-    fields = {field: value for field, value in ast.iter_fields(node) if field not in _BLOCKS}
+    fields = {field: value for field, value in ast.iter_fields(node) if field not in BLOCKS}
     return f"{type(node).__name__} {[_shown(value) for value in fields.values()]}"
 
 

@@ -1,6 +1,7 @@
 """Options that no study uses are marked in the YAML files and listed in one table."""
 
 import re
+from dataclasses import fields
 from functools import cache
 from pathlib import Path
 
@@ -9,6 +10,8 @@ from omegaconf import DictConfig, OmegaConf
 
 import configs
 from recipe.settings import Settings
+from recipe.studies.arm_options import STRENGTHS
+from rewards.settings import JudgeSettings
 
 FOLDER = Path(configs.__path__[0])
 TABLE = FOLDER.parent / "docs" / "reference" / "experimental.md"
@@ -29,10 +32,14 @@ AT_DEFAULT = {
         "forgetting_margin", "max_protected",
     ),
     "agents": ("role", "observation_characters", "feedback"),
-    "penalty": ("strength", "solutions"),
+    "penalty": ("solutions",),
     "sandbox": ("url", "isolation", "memory_mb"),
 }  # fmt: skip
 CHOSEN_BY_FILE = {"kind", "method"}
+REWARD_AT_DEFAULT = {
+    "timeout", "memory_mb", "sandbox_url", "sandbox_isolation",  # the group `sandbox` has them
+    "countdown_format", "countdown_numbers", "gsm8k_extraction", "max_characters", "forbidden_imports",
+}  # fmt: skip
 
 
 def marked() -> set[str]:
@@ -87,7 +94,8 @@ def set_keys() -> set[str]:
             keys |= {f"{group!s}.{key!s}" for key in values} if isinstance(values, DictConfig) else set()
     folders = (FOLDER.parent / name for name in ("scripts", "recipe/studies", "docs/how-to"))
     files = [path for folder in folders for path in folder.rglob("*") if path.suffix in (".sh", ".py", ".md")]
-    return keys.union(*(re.findall(r"\b(\w+\.\w+)=", path.read_text(encoding="utf-8")) for path in files))
+    found = (re.findall(r"\b(\w+\.\w+)=", path.read_text(encoding="utf-8")) for path in files)
+    return keys.union({key for key, _ in STRENGTHS.values()}, *found)
 
 
 def test_every_option_is_set_somewhere_or_marked_or_at_its_default_on_purpose():
@@ -99,5 +107,18 @@ def test_every_option_is_set_somewhere_or_marked_or_at_its_default_on_purpose():
     }
     listed = {f"{group}.{key}" for group, keys in AT_DEFAULT.items() for key in keys}
     assert listed <= declared
-    assert listed & marked() == set()
+    assert listed & (marked() | set_keys()) == set()
     assert declared - set_keys() - marked() - listed == set()
+
+
+def test_every_reward_setting_is_set_somewhere_or_at_its_default_on_purpose():
+    declared = {field.name for field in fields(JudgeSettings)}
+    stated_by_files = (
+        OmegaConf.select(config, f"{group}custom_reward_function.reward_kwargs")
+        for config in stated().values()
+        for group in ("", "reward.")
+    )
+    names = {str(name) for settings in stated_by_files for name in settings or ()}
+    names |= {key.removeprefix("reward_kwargs.") for key in set_keys() if key.startswith("reward_kwargs.")}
+    assert names & REWARD_AT_DEFAULT == set()
+    assert declared == names | REWARD_AT_DEFAULT

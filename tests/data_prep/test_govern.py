@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from data_prep import govern
 from data_prep.governance.audit import find
+from data_prep.splits import ROLES
 from data_prep.tasks import read_tasks, write_tasks
 from tests.data_prep.task_examples import fields, task, write_lines
 
@@ -75,7 +76,7 @@ def test_what_is_kept_has_every_prompt_once_and_all_of_test(drawn):
     assert len(once) == len({*once})
     assert {*once} | {item.prompt for item in kept.kept("test")} == {prompt for prompt, _ in drawn}
     assert not {*once} & {item.prompt for item in kept.kept("test")}
-    again = [item for role in govern.ROLES for item in kept.kept(role)]
+    again = [item for role in ROLES for item in kept.kept(role)]
     assert not any(finding.dropped for finding in find(again))
 
 

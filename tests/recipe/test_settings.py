@@ -37,6 +37,7 @@ def test_an_unknown_key_of_a_file_is_refused_with_the_valid_ones():
         ("run.max_masked_share=2", r"run\.max_masked_share: .*less than or equal to 1"),
         ("run.name='a b'", r"run\.name: .*pattern"),
         ("skills.names=[write,write]", "lists a skill twice"),
+        ("skills.names=[write,mean]", "has 'mean', the name of a metric over all skills"),
         ("agents.max_turns=0", r"agents\.max_turns: .*greater than or equal to 1"),
         ("agents.feedback.sql_agent='{rows}'", r"in feedback '\{rows\}'; valid ones: \{result\}, \{query\}"),
         ("failures.share=1", r"failures\.share: .*less than 1"),

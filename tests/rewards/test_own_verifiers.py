@@ -34,9 +34,7 @@ print([asyncio.run(compute_score("NAME", said, '{"text": "it"}'))["score"] for s
 """
 
 
-def asked(
-    folder: Path, name: str, module: str, source: str, program: str = ASKED
-) -> subprocess.CompletedProcess[str]:
+def asked(folder: Path, name: str, module: str, source: str, program: str = ASKED) -> subprocess.CompletedProcess[str]:
     """Run a program beside an installed package with the verifier `name`: validate a row and judge two answers."""
     (folder / "echo_task.py").write_text(source)
     metadata = folder / "echo_task-1.dist-info"
@@ -57,7 +55,7 @@ def test_rows_that_a_command_makes_are_made_again_when_such_a_verifier_changes(t
     command = ("data_prep.micro",)
     digest = f"print(MadeFiles(Path('x'), 'rows', ('*',), {command}, {command}).key)"
     program = f"from pathlib import Path; from data_prep.made_from import MadeFiles; {digest}"
-    keys = []
+    keys: list[str] = []
     for source in (VERIFIER, f"{VERIFIER}# changed\n"):
         folder = tmp_path / str(len(keys))
         folder.mkdir()

@@ -1,1 +1,1 @@
-"""verl's asynchronous trainers with our hooks: generation goes on while the trainer updates."""
+"""verl's asynchronous trainers with our hooks: generation continues while the trainer updates."""

@@ -13,7 +13,7 @@ from transfer_queue import KVBatchMeta
 
 from recipe.health.alerts import Alerts
 from recipe.records.experiment_page import failure_logged, update_report, write_credit_page
-from recipe.records.run_directory import numbers, write_atomically
+from recipe.records.run_directory import STEP_TIME, numbers, write_atomically
 from recipe.records.skill_record import stage_metrics, update_skill_report
 from recipe.training.hooks.validation import ValidationHooks
 from recipe.training.protector import checkpoint_folder
@@ -103,7 +103,7 @@ class RecordHooks(ValidationHooks):
         self._log_metrics(global_steps, metrics)
         self.run_directory.log_event(
             "step", step=global_steps, reward=metrics.get("critic/score/mean"),
-            accuracy=metrics.get(VALIDATED), seconds=metrics.get("timing_s/step"),
+            accuracy=metrics.get(VALIDATED), seconds=metrics.get(STEP_TIME),
         )  # fmt: skip
         if VALIDATED in metrics:
             with failure_logged(self.run_directory, global_steps):

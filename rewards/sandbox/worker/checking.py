@@ -12,20 +12,106 @@ import contextlib
 import os
 import socket
 import time
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Generator, Iterator
 from typing import Any
 
-from rewards.sandbox.cases import whole_check
 from rewards.sandbox.inside import outcomes, program
 from rewards.sandbox.inside.codec import shown
 from rewards.sandbox.inside.compare import same_output
-from rewards.sandbox.inside.coverage import ProbeMemory
 from rewards.sandbox.inside.frames import parse
 from rewards.sandbox.inside.replies import GONE, Gone, Raised, read_loaded, read_verdict
 from rewards.sandbox.worker import zygote
+from rewards.sandbox.worker.check import Check, WireResult
 from rewards.sandbox.worker.direct_calls import NeedsJudge, as_calls, called_run
-from rewards.sandbox.worker.execution import Child, Clock, Limits, ServerHandle, WorkerUnusable
+from rewards.sandbox.worker.execution import Child, Limits, WorkerUnusable
 from rewards.sandbox.worker.streams import memory_file, rewrite
+
+_TOO_LARGE = b'{"outcome": "memory", "detail": "values of the program take more memory than it may use"}'
+
+
+def case_results(check: Check) -> Iterator[WireResult]:
+    """Yield one result per case, in order, each as soon as it is known.
+
+    With coverage each has, as `executed`, the statements that no earlier case executed.
+    """
+    if check.executed is None:
+        yield from _results(check)
+        return
+    try:
+        for result in _results(check):
+            new = check.executed.new()
+            yield result if new is None else {**result, "executed": new}
+    finally:
+        check.executed.close()
+
+
+def _results(check: Check) -> Iterator[WireResult]:
+    cases = check.job["cases"]
+    start = 0
+    while start < len(cases):
+        printed = "stdin" in cases[start]
+        end = start
+        while end < len(cases) and ("stdin" in cases[end]) == printed:
+            end += 1
+        yield from _printed(check, cases[start:end]) if printed else _judged(check, cases[start:end])
+        start = end
+
+
+def _printed(check: Check, cases: list[dict[str, Any]]) -> Iterator[WireResult]:
+    reuse = len(cases) > 1
+    run: PrintedRun | None = None
+    try:
+        for case in cases:
+            skipped = check.skipped()
+            if skipped:
+                yield skipped
+                continue
+            if run is not None and run.alive:
+                result = run.again(case)
+                # Only a fresh process may fail a case: state left by an earlier run must not.
+                if result["outcome"] not in (outcomes.PASSED, outcomes.TIMEOUT):
+                    run.close()
+                    run = PrintedRun(check, case, reuse)
+                    failed_again = run.result["outcome"] != outcomes.PASSED
+                    reuse = reuse and failed_again
+                    result = run.result
+            else:
+                if run is not None:
+                    run.close()
+                run = PrintedRun(check, case, reuse)
+                result = run.result
+            yield check.noted(result)
+    finally:
+        if run is not None:
+            run.close()
+
+
+def _judged(check: Check, cases: list[dict[str, Any]]) -> Iterator[WireResult]:
+    # A process of the program runs the cases from `first` on; those before `done` have their results.
+    first = done = 0
+    calls = as_calls(cases, check.job.get("setup") or "", frozenset(check.job.get("entry_points") or ()))
+    while done < len(cases):
+        skipped = check.skipped()
+        if skipped:
+            yield skipped
+            done += 1
+            continue
+        run = called_run(check, calls[first:]) if calls else judged_run(check, cases[first:])
+        at = first
+        try:
+            with contextlib.closing(run):
+                for result in run:
+                    at += 1
+                    if at <= done:
+                        continue  # known: these cases run again only for the state that they leave
+                    done += 1
+                    yield check.noted(result)
+                    if check.skipped():
+                        break
+            first = at
+        except NeedsJudge:
+            # Judges read the answers from this case on.
+            calls = None
 
 
 class PrintedRun:
@@ -107,183 +193,6 @@ def _return_code(child: Child, in_time: bool) -> int | None:
     if not in_time:
         return None
     return child.report.code
-
-
-WireResult = dict[str, Any]
-MOMENT = 0.2
-"""Seconds within which a process that closed its channel should exit."""
-_TOO_LARGE = b'{"outcome": "memory", "detail": "values of the program take more memory than it may use"}'
-
-
-class Check:
-    """One program and its cases, on one slot."""
-
-    def __init__(
-        self, job: dict[str, Any], clock: Clock, programs: ServerHandle, judges: ServerHandle, limits: Limits
-    ) -> None:
-        self.job = job
-        self.clock = clock
-        self.programs = programs
-        self.judges = judges
-        self.limits = limits
-        self.seconds: float = job["timeout"]
-        self.total = whole_check(self.seconds, len(job["cases"]), job.get("total_timeout"))
-        self.spent_before = clock.charged
-        self.output_limit: int = job["output_limit"]
-        self.timeouts = 0
-        self.give_up = False
-        self.executed = ProbeMemory() if job.get("coverage") else None
-
-    def child(
-        self, payload: dict[str, Any], limits: Limits, *, stdin: int | None = None, calls: socket.socket | None = None
-    ) -> Child:
-        """Start a process of the program, with probes if the job asks for coverage."""
-        if self.executed is None:
-            return Child(self.programs, payload, limits, self.output_limit, stdin=stdin, calls=calls)
-        payload, memory = {**payload, "covered": True}, self.executed.descriptor
-        return Child(self.programs, payload, limits, self.output_limit, stdin=stdin, calls=calls, executed=memory)
-
-    def results(self) -> Iterator[WireResult]:
-        """Yield one result per case, in order, each as soon as it is known.
-
-        With coverage each has, as `executed`, the statements that no earlier case executed.
-        """
-        if self.executed is None:
-            yield from self._results()
-            return
-        try:
-            for result in self._results():
-                new = self.executed.new()
-                yield result if new is None else {**result, "executed": new}
-        finally:
-            self.executed.close()
-
-    def _results(self) -> Iterator[WireResult]:
-        cases = self.job["cases"]
-        start = 0
-        while start < len(cases):
-            printed = "stdin" in cases[start]
-            end = start
-            while end < len(cases) and ("stdin" in cases[end]) == printed:
-                end += 1
-            yield from self._printed(cases[start:end]) if printed else self._judged(cases[start:end])
-            start = end
-
-    @property
-    def left(self) -> float:
-        """Seconds left for the whole check."""
-        return self.total - (self.clock.charged - self.spent_before)
-
-    def limited(self, done: Callable[[], bool], children: list[Child]) -> bool:
-        """Wait for a case within its own limit and the rest of the check's; returns whether it finished."""
-        return self.clock.limited(done, children, max(0.001, min(self.seconds, self.left)))
-
-    def _skipped(self) -> WireResult | None:
-        """The result of a case skipped under the limits of the request, or None to run it."""
-        if self.left <= 0:
-            return {
-                "outcome": outcomes.TIMEOUT,
-                "detail": f"not run: the {self.total:g} s for all cases are used up",
-                "time": 0.0,
-            }
-        if self.timeouts >= self.job["max_timeouts"]:
-            return {"outcome": outcomes.TIMEOUT, "detail": f"not run: {self.timeouts} cases had timed out", "time": 0.0}
-        if self.give_up:
-            return {"outcome": outcomes.WRONG_ANSWER, "detail": "not run: an earlier case failed", "time": 0.0}
-        return None
-
-    def _note(self, result: WireResult) -> WireResult:
-        self.timeouts += result["outcome"] == outcomes.TIMEOUT
-        self.give_up = self.give_up or (self.job["stop_on_failure"] and result["outcome"] != outcomes.PASSED)
-        return result
-
-    def _printed(self, cases: list[dict[str, Any]]) -> Iterator[WireResult]:
-        reuse = len(cases) > 1
-        run: PrintedRun | None = None
-        try:
-            for case in cases:
-                skipped = self._skipped()
-                if skipped:
-                    yield skipped
-                    continue
-                if run is not None and run.alive:
-                    result = run.again(case)
-                    # Only a fresh process may fail a case: state left by an earlier run must not.
-                    if result["outcome"] not in (outcomes.PASSED, outcomes.TIMEOUT):
-                        run.close()
-                        run = PrintedRun(self, case, reuse)
-                        failed_again = run.result["outcome"] != outcomes.PASSED
-                        reuse = reuse and failed_again
-                        result = run.result
-                else:
-                    if run is not None:
-                        run.close()
-                    run = PrintedRun(self, case, reuse)
-                    result = run.result
-                yield self._note(result)
-        finally:
-            if run is not None:
-                run.close()
-
-    def _judged(self, cases: list[dict[str, Any]]) -> Iterator[WireResult]:
-        # A process of the program runs the cases from `first` on; those before `done` have their results.
-        first = done = 0
-        calls = as_calls(cases, self.job.get("setup") or "", frozenset(self.job.get("entry_points") or ()))
-        while done < len(cases):
-            skipped = self._skipped()
-            if skipped:
-                yield skipped
-                done += 1
-                continue
-            run = called_run(self, calls[first:]) if calls else judged_run(self, cases[first:])
-            at = first
-            try:
-                with contextlib.closing(run):
-                    for result in run:
-                        at += 1
-                        if at <= done:
-                            continue  # known: these cases run again only for the state that they leave
-                        done += 1
-                        yield self._note(result)
-                        if self._skipped():
-                            break
-                first = at
-            except NeedsJudge:
-                # Judges read the answers from this case on.
-                calls = None
-
-    def load_failure(self, program: Child, error: Raised | None, timed_out: bool) -> WireResult:
-        """The result for a program that could not be loaded; `error`: what it reported, if anything."""
-        if error is None:
-            return self.death(program, timed_out)
-        if error.syntax:
-            program.end(self.clock)
-            _, error_type, line = outcomes.classify_end(1, program.stderr.ending())
-            return {"outcome": outcomes.SYNTAX_ERROR, "detail": line, "error_type": error_type}
-        outcome = outcomes.MEMORY if error.out_of_memory else outcomes.RUNTIME_ERROR
-        return {"outcome": outcome, "detail": error.line, "error_type": error.type}
-
-    def death(self, program: Child, timed_out: bool) -> WireResult:
-        """The result for a program that did not answer: it timed out, died or misused its channel."""
-        if not timed_out:
-            # Its channel is closed: give the exit a moment to be reported before killing it.
-            self.clock.watch(lambda: program.report is not None, [program], time.monotonic() + MOMENT)
-        report = program.end(self.clock)
-        if program.over_limit:
-            return {"outcome": outcomes.OUTPUT_LIMIT, "detail": f"more than {self.output_limit} bytes of output"}
-        if report.killed == zygote.FOR_MEMORY:
-            return {"outcome": outcomes.MEMORY, "detail": "memory limit"}
-        if timed_out:
-            return {"outcome": outcomes.TIMEOUT, "detail": f"more than {self.seconds:g} s"}
-        if report.killed:
-            detail = "the program closed or misused the channel of its test"
-            return {"outcome": outcomes.RUNTIME_ERROR, "detail": detail, "error_type": "SystemExit"}
-        code = report.code
-        outcome, error_type, line = outcomes.classify_end(code or 1, program.stderr.ending())
-        if outcome == outcomes.SYNTAX_ERROR:
-            outcome = outcomes.RUNTIME_ERROR
-        detail = line or f"the program ended during a test (exit code {code})"
-        return {"outcome": outcome, "detail": detail, "error_type": error_type or "SystemExit", "lost": report.lost}
 
 
 def judged_run(check: Check, cases: list[dict[str, Any]]) -> Generator[WireResult, None, None]:

@@ -17,13 +17,14 @@ import warnings
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rewards.sandbox.inside import outcomes
 from rewards.sandbox.inside.codec import QUICK, UNREADABLE, NotData, OutOfBounds, decode, encode, shown
 from rewards.sandbox.inside.compare import same_value
 from rewards.sandbox.inside.frames import BadFrame, frame, parse
 from rewards.sandbox.inside.replies import Raised, Returned, read_reply
+from rewards.sandbox.worker.check import Check, WireResult
 from rewards.sandbox.worker.execution import Child, Limits
 from rewards.sandbox.worker.streams import Channel
 
@@ -193,9 +194,6 @@ def _call(node: ast.expr) -> Call | None:
     kwargs = encode({str(word.arg): ast.literal_eval(word.value) for word in node.keywords})
     return Call(node.func.id, args, kwargs)
 
-
-if TYPE_CHECKING:
-    from rewards.sandbox.worker.checking import Check, WireResult
 
 WINDOW_TESTS, WINDOW_BYTES = 32, 1 << 16
 """How many tests and bytes may be in flight: tests are independent, and each wait costs two context switches."""

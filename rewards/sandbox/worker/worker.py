@@ -28,7 +28,8 @@ from rewards.sandbox.isolation import syscalls
 from rewards.sandbox.isolation.layers import Isolation
 from rewards.sandbox.isolation.namespaces import may_become
 from rewards.sandbox.worker import zygote
-from rewards.sandbox.worker.checking import Check
+from rewards.sandbox.worker.check import Check
+from rewards.sandbox.worker.checking import case_results
 from rewards.sandbox.worker.execution import (
     Cancelled,
     Child,
@@ -148,7 +149,7 @@ class Worker:
         """Yield the results of a job: one for a run, one per case for a check."""
         limits = Limits(job["memory_mb"], int(job["timeout"]) + 2)
         if "cases" in job:
-            yield from Check(job, self.clock, self.programs, self.judges, limits).results()
+            yield from case_results(Check(job, self.clock, self.programs, self.judges, limits))
         elif job["language"] == "python":
             payload = {"mode": "script", "code": job["code"], "files": job.get("files"), "reuse": False}
             yield self._run(payload, job, limits)

@@ -150,6 +150,12 @@ def test_an_unknown_skill_is_named_with_the_nearest(tiny_arguments, tiny_suite, 
     assert "unknown skill 'wrte'. Did you mean write?" in problem
 
 
+def test_a_skill_with_the_name_of_a_metric_over_all_skills_is_refused(tiny_arguments, tiny_suite, run, tmp_path):
+    path = _changed(tiny_suite, tmp_path / "t.parquet", lambda frame: frame.assign(skill="mean"))
+    problem = _only(data.check(_config(tiny_arguments, f"data.train_files={path}", "skills=any"), run))
+    assert "a skill named 'mean', the name of a metric over all skills" in problem
+
+
 TOPIC = ["skills=any", "skills.column=topic"]
 
 
