@@ -27,7 +27,7 @@ each_problem = pytest.mark.parametrize("problem", PROBLEMS, ids=lambda problem: 
         pytest.param("4 lines", "truncate", [1, 0, 1, 1], [0.25, 0, 0.25, 0.25], id="additive in any order"),
         pytest.param("4 lines", "replace", [1, 0, 1, 1], [0, -0.25, 0, 0], id="wrong beside a right sibling"),
         pytest.param("4 lines", "both", [1, 0, 1, 1], [0.25, -0.25, 0.25, 0.25], id="its own test, or a better line"),
-        pytest.param("redundant lines", "both", [1, 1, 1, 0, 0, 0, 1, 1], [0, 0, 0.25, 0, *[-0.25] * 2, 0, 0], id="spare, wrong pair"),
+        pytest.param("redundant lines", "both", [1, 1, 1, 0, 0, 0, 1, 1], [0, 0, 0.25, 0, *[-0.25] * 2, 0, 0], id="or"),
         pytest.param("chain of 4", "delete", [1, 1, 0, 1], [0.5, 0.25, 0, 0], id="all that follows hangs on it"),
         pytest.param("chain of 4", "truncate", [1, 1, 0, 1], [0.25, 0.25, 0, 0], id="no more than it adds"),
         pytest.param("chain of 4", "replace", [1, 1, 0, 1], [0, 0, -0.5, 0], id="the first wrong line"),
