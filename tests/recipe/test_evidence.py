@@ -121,4 +121,4 @@ def test_a_study_keeps_its_runs_in_less_than_a_megabyte_and_all_that_is_not_code
         pytest.skip("not a git checkout")
     sizes = {name: (ROOT / name).stat().st_size for name in listed.stdout.split("\0") if (ROOT / name).is_file()}
     assert sum(size for name, size in sizes.items() if not name.endswith((".py", ".sh"))) < 2**20
-    assert sum(sizes.values()) < 5.5 * 2**20  # code grows with what it does
+    assert sum(sizes.values()) < 5.6 * 2**20  # code grows with what it does
