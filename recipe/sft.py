@@ -32,9 +32,9 @@ from recipe.evaluation.folder import FolderError, flat
 from recipe.evaluation.samples import data_files
 from recipe.evaluation.verified import demonstrations, read_judged, read_verified
 from recipe.report import main as print_report
-from recipe.runtime import supervised_folder
+from recipe.runtime import TERMINATED, supervised_folder
 from recipe.runtime.console import ProgressReporter, SupervisedState
-from recipe.runtime.stop_request import STATUS, end_with_parent, passing_sigterm_on
+from recipe.runtime.stop_request import end_with_parent, passing_sigterm_on
 from recipe.studies.manifest import StudyError, claim
 from workers.cpu.processor import cores_note, precision_note, settle_precision, threads_per_rank
 
@@ -279,7 +279,7 @@ def train_under_torchrun(config: DictConfig, folder: Path, overrides: Sequence[s
             status = training.wait()
     if asked:
         print("the supervised training was stopped; the same command resumes it", file=sys.stderr)
-        return STATUS
+        return TERMINATED
     if status:
         tail = [line for line in log.read_text().splitlines() if "Error" in line][-3:]
         print("\n".join([*tail, f"the supervised training failed; full output: {log}"]), file=sys.stderr)
@@ -306,7 +306,7 @@ def end_with_launcher() -> None:
     if launcher := os.environ.get(LAUNCHER):
         end_with_parent()
         if not Path("/proc", launcher).exists():
-            sys.exit(STATUS)
+            sys.exit(TERMINATED)
 
 
 def train(config: DictConfig) -> None:

@@ -30,6 +30,7 @@ from recipe.checks.model import remember
 from recipe.preflight import compose_or_explain, examine
 from recipe.records.run_directory import RunDirectory, RunDirectoryError
 from recipe.records.tables import table_console
+from recipe.runtime import TERMINATED
 from recipe.runtime.console import ProgressReporter, TrainingState, program
 from recipe.runtime.death_watch import ending_when_a_process_dies
 from recipe.runtime.left_weights import remove_left_weights
@@ -42,7 +43,7 @@ from recipe.runtime.ray_session import (
     session_logs,
     start_ray,
 )
-from recipe.runtime.stop_request import STATUS, RunStopped, stopping_on_sigterm
+from recipe.runtime.stop_request import RunStopped, stopping_on_sigterm
 from recipe.runtime.sweep import in_multirun, run_job
 from recipe.runtime.visible import say
 from recipe.settings import Settings, SettingsError, read_settings
@@ -221,7 +222,7 @@ def status_of(work: Callable[[], None], run: RunDirectory, errors: Console) -> i
     except RunStopped as stopped:
         _note_stop(run, str(stopped))
         say(errors, f"the run stopped: {stopped}; the command above resumes it")
-        status = STATUS
+        status = TERMINATED
     except KeyboardInterrupt:
         last = run.last_checkpoint
         kept = "without a checkpoint" if last is None else f"its last checkpoint is of step {last}"

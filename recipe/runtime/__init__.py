@@ -3,4 +3,4 @@
 import signal
 
 TERMINATED = 128 + signal.SIGTERM
-"""Exit status of a command that SIGTERM ended, as shells report it."""
+"""Exit status of a command that SIGTERM ended, as shells report it, and of a run that was stopped on request."""

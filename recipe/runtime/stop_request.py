@@ -13,12 +13,9 @@ from contextlib import contextmanager
 from typing import Any
 
 from recipe.records.run_directory import RunDirectory
-from recipe.runtime import TERMINATED
 from rewards.sandbox.isolation import syscalls
 
 FILE = "stop"
-STATUS = TERMINATED
-"""Exit status of a run stopped on request, as of a command that the signal ended."""
 SAME_REQUEST = 5.0
 """Seconds within which signals count as one: a process group's and one passed on by a study."""
 

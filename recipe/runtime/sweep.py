@@ -12,7 +12,8 @@ from omegaconf import DictConfig, OmegaConf
 
 from recipe.records.run_directory import RunDirectory
 from recipe.records.versions import RecordsError
-from recipe.runtime.stop_request import STATUS, passing_sigterm_on
+from recipe.runtime import TERMINATED
+from recipe.runtime.stop_request import passing_sigterm_on
 from recipe.settings import SettingsError
 
 DERIVED = ("trainer.total_training_steps", "trainer.total_epochs")
@@ -114,8 +115,8 @@ def run_job(config: DictConfig, overrides: Sequence[str]) -> None:
     training = subprocess.Popen([sys.executable, "-m", "recipe.train", *others, f"run.name={name}"])
     with passing_sigterm_on(training) as asked:
         status = training.wait()
-    if asked or status == STATUS:
-        sys.exit(STATUS)  # stopped on request, even if this run had come to its end: no other one begins
+    if asked or status == TERMINATED:
+        sys.exit(TERMINATED)  # stopped on request, even if this run had come to its end: no other one begins
     if status:
         logs = run.path / "logs"  # a start that was refused leaves none
         print(f"== {name} failed: see {logs if logs.is_dir() else 'above'}", file=sys.stderr, flush=True)

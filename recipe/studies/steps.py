@@ -17,8 +17,9 @@ from typing import Generic, TextIO, TypeVar
 
 from data_prep.made_from import MadeFiles, MadeFilesError, alone
 from recipe.checks.model import ModelError, model_folder, opens_thinking
+from recipe.runtime import TERMINATED
 from recipe.runtime.options import KeptOptions, Options
-from recipe.runtime.stop_request import STATUS, passing_sigterm_on
+from recipe.runtime.stop_request import passing_sigterm_on
 from recipe.runtime.supervised_folder import last_model
 from recipe.studies import manifest
 from recipe.studies.files import ROWS, config_files, judge_files, left_out_rows, stated
@@ -127,7 +128,7 @@ class Steps(Generic[Given]):
         try:
             self.module(name, *arguments)
         except CommandFailed as error:
-            if error.status == STATUS:
+            if error.status == TERMINATED:
                 raise  # it was asked to stop
             say(f"{error}; the study continues")
             self.failed = error.status
@@ -154,7 +155,7 @@ class Steps(Generic[Given]):
             process.wait()  # the terminal interrupts the command, too, which may have something to save
             raise
         if asked:  # however the command ended: nothing else begins
-            raise CommandFailed(f"{' '.join(command[:3])}: asked to stop", STATUS)
+            raise CommandFailed(f"{' '.join(command[:3])}: asked to stop", TERMINATED)
         if process.returncode:
             raise _failure(" ".join(command[:3]), process.returncode)
         return answer or ""
@@ -315,7 +316,7 @@ class Steps(Generic[Given]):
         try:
             run()
         except CommandFailed as error:
-            if error.status == STATUS:
+            if error.status == TERMINATED:
                 raise  # it was asked to stop
             self.failed = error.status
 

@@ -11,7 +11,6 @@ import numpy as np
 from omegaconf import DictConfig
 
 from workers.safety.levels import SkillLevel
-from workers.skill_metrics import OVER_SKILLS
 
 # Reward components for which verl's validation bootstraps best and worst of n (1000 resamples per prompt, in Python:
 # for all of our components that took longer than generation). The others get a mean only.
@@ -34,8 +33,8 @@ def accuracy_by_skill(infos: dict[str, list[Any]]) -> dict[str, float]:
         return {}
     means = {skill: sum(values) / len(values) for skill, values in sorted(by_skill.items())}
     result = {f"skill/{skill}/accuracy": value for skill, value in means.items()}
-    over_skills = zip(OVER_SKILLS, (sum(means.values()) / len(means), min(means.values())), strict=True)
-    result |= {f"skill/{name}/accuracy": value for name, value in over_skills}
+    result["skill/mean/accuracy"] = sum(means.values()) / len(means)
+    result["skill/worst/accuracy"] = min(means.values())
     errors = {skill: share_error(values) for skill, values in sorted(by_skill.items())}
     result |= {f"skill/{skill}/standard_error": error for skill, error in errors.items()}
     result["skill/mean/standard_error"] = math.hypot(*errors.values()) / len(errors)

@@ -32,7 +32,10 @@ def commands() -> Iterator[tuple[str, str]]:
                 yield str(page.relative_to(ROOT)), command
 
 
-@pytest.mark.parametrize(("page", "command"), sorted(set(commands())))
+COMMANDS = sorted(set(commands()))
+
+
+@pytest.mark.parametrize(("page", "command"), COMMANDS)
 def test_a_documented_launcher_takes_its_options_and_arguments(page: str, command: str):
     found, started = SHOWN.fullmatch(command), STARTED.search(launcher(command))
     assert found is not None
@@ -46,6 +49,7 @@ def test_a_documented_launcher_takes_its_options_and_arguments(page: str, comman
 
 
 def test_a_wrong_option_or_argument_is_noticed():
+    assert len(COMMANDS) > 40
     for words, options in (
         (["longest"], {}),
         (["longer"], {"TASKS": "chess"}),

@@ -38,7 +38,7 @@ LONGEST_SECONDS = 10.0
 """Between two records."""
 STORE_SECONDS = 20.0
 """How long the store, a thread of its process, may take for an answer."""
-_STILL = "it has stopped or exited"
+_STILL = "it hangs or has exited"
 _OF_A_GROUP = re.compile(r"gloo|nccl", re.IGNORECASE)
 
 

@@ -31,8 +31,8 @@ WAITING = [_record(beat=8)] * RANKS
 @pytest.mark.parametrize(
     ("second", "why"),
     [
-        (_record(beat=1), "it has stopped or exited, and was last in train_mini_batch at forward, models/layer.py:7"),
-        (None, "it has stopped or exited, and was last not heard of"),
+        (_record(beat=1), "it hangs or has exited, and was last in train_mini_batch at forward, models/layer.py:7"),
+        (None, "it hangs or has exited, and was last not heard of"),
         (_record(beat=2, begun=3), "it is behind, in train_mini_batch at forward, models/layer.py:7"),
         (_record(beat=2, begun=3, doing=""), "it is behind, between passes at forward"),
         (
@@ -200,6 +200,6 @@ def _is_stopped(rank: int, address: str, folder: str) -> None:
 def test_a_process_that_stands_still_is_named_even_that_of_rank_0(tmp_path: Path) -> None:
     found = [json.loads(text) for text in _in_ranks(_is_stopped, tmp_path)]
     for rank in {*range(RANKS)} - {HUNG}:
-        assert found[rank][0].startswith(f"rank {HUNG} of {RANKS} {WORDS}: it has stopped or exited, and was")
+        assert found[rank][0].startswith(f"rank {HUNG} of {RANKS} {WORDS}: it hangs or has exited, and was")
     for rank in (1, 2):
         assert found[rank][1].startswith(f"rank 0 of {RANKS}, whose process has the records of all, {WORDS}")
