@@ -93,6 +93,21 @@ def snapshot_of(uses: list[Use]) -> dict[str, str]:
     return dict(sorted(found.items()))
 
 
+def by_class(snapshot: dict[str, str]) -> dict[str, dict[str, str]]:
+    """Class -> member -> signature, as the file has them."""
+    found: dict[str, dict[str, str]] = {}
+    for name, signature in snapshot.items():
+        base, _, member = name.rpartition(".")
+        found.setdefault(base, {})[member] = signature
+    return found
+
+
+def kept() -> dict[str, str]:
+    """Name -> signature of the file; empty without one."""
+    classes = json.loads(SNAPSHOT.read_text()) if SNAPSHOT.exists() else {}
+    return {f"{base}.{member}": signature for base, members in classes.items() for member, signature in members.items()}
+
+
 def problems(uses: list[Use], snapshot: dict[str, str]) -> list[str]:
     """One line for each name that is missing and each signature that changed: place, name, what."""
     found, had_elsewhere = [], _had_from_another_base(uses)
@@ -183,8 +198,8 @@ def main() -> int:
         return 0
     uses = Reader("verl").read(PROJECT, PACKAGES)
     if "--write" in sys.argv[1:]:
-        SNAPSHOT.write_text(json.dumps(snapshot_of(uses), indent=1) + "\n")
-    found = problems(uses, json.loads(SNAPSHOT.read_text()) if SNAPSHOT.exists() else {})
+        SNAPSHOT.write_text(json.dumps(by_class(snapshot_of(uses)), indent=1) + "\n")
+    found = problems(uses, kept())
     print("\n".join(found) or f"{len({use.name for use in uses})} names of verl are as this code expects them")
     return 1 if found else 0
 

@@ -47,6 +47,7 @@ async def test_how_a_program_ends_decides_whether_its_functions_are_tested(end, 
     assert await judge_tests(ADD + end, "", ["assert f(1) == 2", "assert f(2) == 3"], 0.5) == [verdict] * 2
 
 
+@pytest.mark.slow
 async def test_every_test_has_its_own_verdict_and_names():
     tests = ["assert f(1) == 2", "assert f(1) == 3", "f = None\nassert f is None", "assert f(n) == 6", "f(None)", "g()"]
     verdicts = await judge_tests(ADD, "n = 5", tests, 2.0)
@@ -54,6 +55,7 @@ async def test_every_test_has_its_own_verdict_and_names():
     assert kinds == [PASSED, "AssertionError", PASSED, PASSED, "TypeError", "NameError"]
 
 
+@pytest.mark.slow
 async def test_a_test_that_ends_the_process_fails_alone():
     program = "import os\ndef f(a):\n    return a if a else os._exit(0)"
     tests = ["assert f(1)", "f(0)", "assert f(2)", "f(0)"]
@@ -68,6 +70,7 @@ async def test_no_test_runs_after_one_that_timed_out():
     assert await judge_printed(program, [("0", ""), ("1", ""), ("0", "")], 0.5) == [PASSED, TIMEOUT, None]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("program", "verdict"),
     [
@@ -118,6 +121,7 @@ def ours() -> list[AgreementRow]:
     return list(own(2, 0))
 
 
+@pytest.mark.slow
 def test_own_sources_are_the_same_for_the_same_seed(ours):
     kinds = ["micro write", "micro repair", "micro parts", "refactor", "refactor, original", "micro sql", "sql"]
     assert sorted(row.source for row in ours) == sorted(kinds * 2)
@@ -135,6 +139,7 @@ async def test_own_reference_solutions_pass_plainly(ours):
         assert verdicts == [PASSED] * len(row.texts)
 
 
+@pytest.mark.slow
 async def test_printed_rows_expect_what_the_reference_prints():
     rows = [
         with_tests("set", "1", ADD, ["assert f(1) == 2.0", "assert f([1]) == 3", "assert f(7) == 8", "assert f(1)"])
@@ -155,6 +160,7 @@ def test_mutants_come_from_all_rows_in_turn_and_differ():
     assert len(mutated(rows[:1], 1000, seed=0)) < 20
 
 
+@pytest.mark.slow
 def test_idioms_compile_and_have_a_test_each():
     rows = list(idioms())
     assert len(rows) > 300

@@ -20,6 +20,8 @@ from benchmarks.chaos.__main__ import SAVED_EVERY, SETTINGS, VICTIMS, TrialFolde
 from benchmarks.chaos.checks import CAUSES, EQUAL, VALIDATED, Attempt, Kill, Trial, differences, more_than, wrong
 from benchmarks.chaos.processes import MARK, RunProcesses, Scratch, kill, left_running, lives
 
+pytestmark = pytest.mark.slow
+
 KILL = Kill(pid=7, process="ray::WorkerDict", time=1e9, step=3, died=True)
 FIRST = Attempt(1, "the run failed: ProcessDied: the worker WorkerDict on 10.0.0.1 died", 0, recorded=3, checkpoint=2)
 SECOND = Attempt(0, "", ready=2, recorded=6, checkpoint=6)

@@ -106,11 +106,13 @@ def long_lines(text: str) -> list[str]:
     return [line for line in shown if len(line) > WIDTH and not re.fullmatch(r"\S*https?://\S+", line.strip())]
 
 
+@pytest.mark.slow
 @each_page_and_door
 def test_links_resolve(page: Path):
     assert broken(page) == []
 
 
+@pytest.mark.slow
 @each_page
 def test_commands_exist(page: Path):
     assert missing_commands(page.read_text()) == []
@@ -121,6 +123,7 @@ def test_lines_fit_the_width(page: Path):
     assert long_lines(page.read_text()) == []
 
 
+@pytest.mark.slow
 def test_lines_of_launchers_and_configurations_fit_the_width():
     command = ["git", "ls-files", "-z", "*.sh", "*.yaml", "*.yml"]
     listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)

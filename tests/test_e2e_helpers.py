@@ -11,6 +11,7 @@ from recipe.training.asynchronous.prompts import PromptStream
 from tests.e2e.conftest import wait_for, without_checkpoint
 
 
+@pytest.mark.slow
 def test_what_a_process_did_before_it_ended_counts_though_it_ended_between_two_looks() -> None:
     process = subprocess.Popen([sys.executable, "-c", ""], stdout=subprocess.PIPE, text=True)
     looks: list[int] = []

@@ -99,6 +99,7 @@ def test_the_model_with_random_weights_splits_over_two_gpus():
     assert [SHAPE[name] % 2 for name in ("num_attention_heads", "num_key_value_heads", "intermediate_size")] == [0] * 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("gpus", [2, 8])
 @pytest.mark.parametrize(("adaptation", "tensor"), [("lora", 1), ("full", 1), ("full", 2)])
 def test_verl_accepts_the_settings_of_the_training(adaptation: str, tensor: int, gpus: int):
@@ -147,6 +148,7 @@ def test_a_run_without_credit_or_protection_fails_the_check(tmp_path: Path, chan
     assert any("no metric timing_s/step" in one.what for one in read(findings.file))
 
 
+@pytest.mark.slow
 def test_its_experiment_protects_as_many_skills():
     settings = read_settings(composed("experiment=three_questions"))
     assert settings.projection.protected is None  # all of them
@@ -165,6 +167,7 @@ def test_a_dry_run_prints_the_commands_and_runs_none(tmp_path: Path, monkeypatch
     assert not folder.exists()
 
 
+@pytest.mark.slow
 def test_a_part_that_outlasts_its_limit_is_ended_with_what_it_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(check, "LIMITS", {"engine": 1})
     monkeypatch.setattr(check, "GRACE", 1)

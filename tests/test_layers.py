@@ -89,6 +89,7 @@ def graph() -> ImportGraph:
     return grimp.build_graph(*PACKAGES, cache_dir=None, exclude_type_checking_imports=False)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("container", "layers"), LAYERS)
 def test_a_layer_imports_lower_ones_only(graph: ImportGraph, container: str | None, layers: tuple[Layer, ...]) -> None:
     names = {f"{container}.{name}" if container else name for layer in layers for name in layer.module_tails}
@@ -103,6 +104,7 @@ def test_every_module_has_its_layer(graph: ImportGraph, container: str, layers: 
     assert graph.find_children(container) - named <= BESIDE
 
 
+@pytest.mark.slow
 def test_credit_projection_and_verifiers_reach_neither_ray_nor_verl() -> None:
     graph = grimp.build_graph(
         *PACKAGES, cache_dir=None, exclude_type_checking_imports=True, include_external_packages=True

@@ -8,6 +8,8 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[1]
 FOLDERS = ("recipe", "workers", "rewards", "data_prep", "examples", "benchmarks", "scripts")
 
@@ -38,6 +40,7 @@ def homonyms(sources: Mapping[str, str]) -> dict[str, list[str]]:
     return {name: files for name, files in places.items() if len(meanings[name]) > 1}
 
 
+@pytest.mark.slow
 def test_a_name_of_a_class_or_type_stands_for_one_thing():
     files = [file for folder in FOLDERS for file in sorted((ROOT / folder).rglob("*.py"))]
     assert len(files) > 200

@@ -11,6 +11,8 @@ import pytest
 
 from skillcredit import commands, purpose
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 # What pip writes, but for the import: an environment that was made for an earlier version does not know the module.
@@ -99,7 +101,6 @@ def test_an_unknown_command_is_refused_with_the_nearest(skillcredit, name: str, 
     assert answer.stderr == f"skillcredit: no command {name!r}. {hint}{', '.join(commands())}\n"
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", ["memory", "report"])
 def test_a_command_explains_itself_under_the_name_that_was_typed(skillcredit, name: str) -> None:
     answer = skillcredit(name, "--help")
@@ -107,7 +108,6 @@ def test_a_command_explains_itself_under_the_name_that_was_typed(skillcredit, na
     assert answer.stdout.startswith(f"usage: skillcredit {name} [-h]")
 
 
-@pytest.mark.slow
 def test_the_exit_status_and_the_arguments_are_the_commands(skillcredit, tmp_path: Path) -> None:
     answer = skillcredit("doctor", str(tmp_path))
     assert answer.returncode == 2
@@ -115,7 +115,6 @@ def test_the_exit_status_and_the_arguments_are_the_commands(skillcredit, tmp_pat
     assert skillcredit("doctor", "--rules").stdout.startswith("| finding |")
 
 
-@pytest.mark.slow
 def test_hydra_composes_this_checkouts_configuration_from_any_folder(skillcredit) -> None:
     answer = skillcredit("train", "experiment=quickstart", "trainer.total_training_steps=7", "--cfg", "job")
     assert answer.returncode == 0, answer.stderr
@@ -123,7 +122,6 @@ def test_hydra_composes_this_checkouts_configuration_from_any_folder(skillcredit
     assert "  experiment: quickstart\n" in answer.stdout
 
 
-@pytest.mark.slow
 def test_processes_that_a_command_starts_find_this_checkout(skillcredit) -> None:
     children = (
         "import atexit, subprocess; atexit.register(lambda: subprocess.run("

@@ -41,6 +41,7 @@ def test_operations_of_a_step(rank: int, passes: int):
     assert work["update"] == (90, passes * forward)
 
 
+@pytest.mark.slow
 def test_the_trainers_memory_is_its_peak():
     device = CpuDeviceModule("cpu")
     block = b"x" * (300 << 20)

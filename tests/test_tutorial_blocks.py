@@ -6,6 +6,8 @@ from recipe.settings import read_settings
 from tests.composing import composed
 from tests.tutorial import BLOCK, cluster_words, commands, files, sections, shorter, training_of_quickstart
 
+pytestmark = pytest.mark.slow
+
 NAMES = ["scripts/quickstart.sh", "ls", "recipe.train", "recipe.train", "recipe.report"]
 OWN = ["mine.py", "data_prep.validate", "data_prep.govern", "recipe.train"]
 

@@ -49,6 +49,7 @@ def _resolved(path: Path, group: str) -> DictConfig:
     return root[group]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("group", Settings.model_fields)
 def test_a_typed_default_is_the_one_that_the_files_state(group: str):
     model = Settings.model_fields[group].annotation

@@ -13,6 +13,8 @@ from recipe.settings import Settings
 from recipe.studies.arm_options import STRENGTHS
 from rewards.settings import JudgeSettings
 
+pytestmark = pytest.mark.slow
+
 FOLDER = Path(configs.__path__[0])
 TABLE = FOLDER.parent / "docs" / "reference" / "experimental.md"
 MARK = re.compile(r"^# Experimental: (.+?) \(docs/reference/experimental\.md\)\.$", re.MULTILINE | re.DOTALL)

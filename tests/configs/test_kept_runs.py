@@ -12,6 +12,8 @@ from recipe.runtime.sweep import changed_settings
 from recipe.settings import read_settings
 from tests.composing import composed
 
+pytestmark = pytest.mark.slow
+
 EVIDENCE = Path(__file__).parents[2] / "docs" / "evidence"
 FORWARD = OmegaConf.from_dotlist(["protocol.skill_sequence=[write,repair,trace,sql]"])
 ARMS_A = ("delete", "grpo", "inverted", "shapley", "shuffled", "truncate")

@@ -14,6 +14,8 @@ from recipe.capacity.model_shape import shape_of
 from recipe.memory import WORKLOAD, presets
 from tests.composing import composed
 
+pytestmark = pytest.mark.slow
+
 GPU_PLATFORMS = ("gpu_1x8", "gpu_ray")
 # According to `recipe.memory`, these need a second node.
 TOO_LARGE = {("gpu_1x8", "qwen2_5_32b", "full")}
@@ -53,12 +55,10 @@ def test_there_is_a_preset_for_each_model_that_the_documentation_names() -> None
 
 @pytest.mark.parametrize("platform", GPU_PLATFORMS)
 @pytest.mark.parametrize("adaptation", ["lora", "full"])
-@pytest.mark.slow
 def test_a_7b_is_accepted_on_every_gpu_platform(platform: str, adaptation: str) -> None:
     check(platform, "qwen2_5_7b", adaptation)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("platform", GPU_PLATFORMS)
 @pytest.mark.parametrize("preset", presets())
 @pytest.mark.parametrize("adaptation", ["lora", "full"])

@@ -2,11 +2,14 @@
 
 from pathlib import Path
 
+import pytest
 from omegaconf import OmegaConf
 
 import configs
 from rewards.settings import JudgeSettings
 from tests.composing import composed
+
+pytestmark = pytest.mark.slow
 
 
 def test_the_quickstart_is_the_closed_loop_with_credit():

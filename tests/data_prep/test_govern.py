@@ -66,6 +66,7 @@ def test_test_tasks_are_reported_and_stay():
     ]
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=60)
 @given(st.lists(st.tuples(st.sampled_from("abcd"), st.sampled_from(["train", "dev", "test"])), max_size=12))
 def test_what_is_kept_has_every_prompt_once_and_all_of_test(drawn):

@@ -152,6 +152,7 @@ def test_a_command_that_makes_nothing_is_an_error(verifier: Path, folder: Path):
     assert files(folder).make(writing(folder))
 
 
+@pytest.mark.slow
 def test_a_package_counts_with_what_python_runs():
     assert ROOT / "data_prep/graphs/suite.py" in sources(["data_prep.graphs"])
     assert ROOT / "rewards/verifiers/gsm8k.py" in sources(["data_prep.sources.gsm8k"])
@@ -161,6 +162,7 @@ def test_every_module_of_the_sandbox_that_proves_rows_counts():
     assert set((ROOT / "rewards" / "sandbox").rglob("*.py")) <= set(sources(["data_prep.micro"]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("changed", ["rewards/verifiers/code.py", "rewards/sandbox/worker/checking.py"])
 def test_a_change_of_a_verifier_or_of_the_sandboxs_worker_changes_the_key(tmp_path: Path, changed: str):
     for package in ("data_prep", "rewards"):

@@ -120,6 +120,7 @@ def test_the_sanitized_version_has_its_own_columns():
     assert mbpp.convert(record, "test", 0) == full
 
 
+@pytest.mark.slow
 def test_the_regression_split_has_150_problems_none_of_them_of_test():
     published = {"train": range(601, 975), "validation": range(511, 601), "test": range(11, 511)}
     tasks = [mbpp.convert(mbpp_record(number), split, 0) for split, numbers in published.items() for number in numbers]
@@ -272,6 +273,7 @@ def test_a_limit_of_countdown_counts_train_dev_and_test_alike(tmp_path):
     assert refusals(tmp_path / "out") == {}
 
 
+@pytest.mark.slow
 def test_gsm8k_holds_a_twentieth_of_train_out_by_the_question(tmp_path):
     records = [{"question": f"{number % 2_000} + 0?", "answer": f"#### {number % 2_000}"} for number in range(4_000)]
     parts = gsm8k.parts("train", records)
@@ -393,6 +395,7 @@ def test_the_files_that_tasks_were_made_of_are_kept_with_their_hashes(tmp_path):
     }
 
 
+@pytest.mark.slow
 def test_the_hub_and_a_file_with_its_columns_give_the_same_tasks(tmp_path, capsys, monkeypatch):
     published = {"train": [mbpp_record(611)], "validation": [mbpp_record(520)], "test": [mbpp_record(11)]}
     published["prompt"] = [mbpp_record(3)]
@@ -481,6 +484,7 @@ def test_a_verifier_that_is_not_there_is_said_before_anything_is_loaded(tmp_path
     assert "unknown verifier 'gsm8k'" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_limit_draws_the_same_records_from_the_same_seed(tmp_path):
     path = write_lines(tmp_path / "x.jsonl", *(mbpp_record(number) for number in range(11, 41)))
     drawn = []

@@ -15,6 +15,8 @@ from data_prep.tasks import read_tasks
 from rewards import compute_score
 from tests.data_prep.all_sources import SOURCES
 
+pytestmark = pytest.mark.slow
+
 
 def load(files: list[Path], folder: Path, max_prompt_length: int = 4096) -> RLHFDataset:
     config = {

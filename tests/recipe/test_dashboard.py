@@ -22,10 +22,10 @@ from tests.processes import PATIENCE
 from tests.recipe.pages.conftest import make_run
 
 GOLDEN = Path(__file__).parent / "dashboard.json"
-"""The sections of the workspace; after a wanted change: ``python -m tests.recipe.test_dashboard``."""
+"""Ids of the panels by title, and the samples' panel; to make it again: ``python -m tests.recipe.test_dashboard``."""
 
 
-def shown(text: str) -> dict:
+def shown(text: str) -> dict[str, list[dict]]:
     """Of a workspace's JSON what our code decides: each section's panels."""
     bank = json.loads(text)["spec"]["section"]["panelBankConfig"]
     return {
@@ -34,26 +34,35 @@ def shown(text: str) -> dict:
     }
 
 
+def of_plot(plot: Plot) -> dict:
+    """A panel's configuration."""
+    found = {"chartTitle": plot.title, "xAxis": "_step", "metrics": [] if plot.pattern else list(plot.metrics)}
+    found |= {"yAxisMin": 0.0, "yAxisMax": 1.0} if plot.is_share else {}
+    return found | ({"metricRegex": plot.pattern, "useMetricRegex": True} if plot.pattern else {})
+
+
 def test_the_workspace_is_the_golden_one_every_time():
     pytest.importorskip("wandb_workspaces", reason="pip install -e .[dashboards]")
     first, second = (dashboard.workspace_json("p", "e") for _ in range(2))
     assert first == second
-    assert shown(first) == json.loads(GOLDEN.read_text())
+    golden, found = json.loads(GOLDEN.read_text()), shown(first)
+    assert found.pop("samples") == golden.pop("samples")
+    assert found == {
+        name: [{"id": ids[plot.title], **of_plot(plot)} for plot in sections()[name]] for name, ids in golden.items()
+    }
     assert (json.loads(first)["project"], json.loads(first)["entity"]) == ("p", "e")
 
 
 def test_the_golden_workspace_shows_the_panels_of_today():
-    """Without the package too: titles, metrics and patterns are those of the one definition."""
+    """Without the package too: sections and titles are those of the one definition, in order, each with its own id."""
     golden = json.loads(GOLDEN.read_text())
-    assert list(golden) == ["credit", "projection and skills", "health", "cost", "samples"]
-    assert json.dumps(golden.pop("samples")).count(f'"{SAMPLES}"') == 1
-    for name, plots in sections().items():
-        assert [one["chartTitle"] for one in golden[name]] == [plot.title for plot in plots]
-        assert [one["metrics"] for one in golden[name]] == [
-            [] if plot.pattern else list(plot.metrics) for plot in plots
-        ]
-        assert [one.get("metricRegex") for one in golden[name]] == [plot.pattern for plot in plots]
-    ids = [one["id"] for panels in golden.values() for one in panels]
+    samples = golden.pop("samples")
+    assert json.dumps(samples).count(f'"{SAMPLES}"') == 1
+    assert {name: list(ids) for name, ids in golden.items()} == {
+        name: [plot.title for plot in plots] for name, plots in sections().items()
+    }
+    assert list(golden) == ["credit", "projection and skills", "health", "cost"]
+    ids = [one for panels in golden.values() for one in panels.values()] + [panel["id"] for panel in samples]
     assert len(set(ids)) == len(ids)
 
 
@@ -205,4 +214,7 @@ def test_the_pin_is_that_of_the_message_and_of_the_requirements(package: str):
 
 
 if __name__ == "__main__":
-    GOLDEN.write_text(json.dumps(shown(dashboard.workspace_json("p", "e"))).replace('{"id', '\n{"id') + "\n")
+    made = shown(dashboard.workspace_json("p", "e"))
+    kept = {"samples": made.pop("samples")}
+    kept |= {name: {panel["chartTitle"]: panel["id"] for panel in panels} for name, panels in made.items()}
+    GOLDEN.write_text(json.dumps(kept).replace('", "', '",\n"') + "\n")

@@ -23,6 +23,8 @@ from recipe.export import compare, main, validation_prompts
 from recipe.records.run_directory import RunDirectory
 from tests.recipe.evaluation.openai_server import Behaviour, serving
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def run(tmp_path) -> RunDirectory:

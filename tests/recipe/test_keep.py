@@ -60,6 +60,7 @@ def test_what_the_report_on_hacking_reads_is_kept():
     assert not any(_is_among(key, LEFT_OUT) for key in SHARES)
 
 
+@pytest.mark.slow
 def test_the_tables_of_a_file_go_beside_it(tmp_path: Path, capsys):
     finish(tmp_path, "grpo.s0")
     keep.main([str(tmp_path / "a"), str(tmp_path / "kept.jsonl.xz")])
@@ -75,6 +76,7 @@ def test_named_runs_alone_are_kept(tmp_path: Path, capsys):
     assert [run.path.name for run in finished_runs(file)] == ["study.s0", "study.s1"]
 
 
+@pytest.mark.slow
 def test_what_was_kept_is_not_written_again(tmp_path: Path, capsys):
     finish(tmp_path, "grpo.s0")
     file = tmp_path / "kept.jsonl.xz"

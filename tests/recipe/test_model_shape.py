@@ -35,6 +35,7 @@ def test_target_modules_may_be_a_list_or_one_name() -> None:
     assert shape.lora_parameters(16, "q_proj") == 28 * 16 * 7168
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tied", [False, True])
 def test_a_folder_is_read_from_its_config_and_agrees_with_transformers(tmp_path: Path, tied: bool) -> None:
     from transformers import Qwen2Config, Qwen2ForCausalLM

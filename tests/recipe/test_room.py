@@ -20,6 +20,8 @@ from recipe.sft import RoomError, longest_micro_batch, require_room
 from tests.composing import composed
 from tests.studying import study
 
+pytestmark = pytest.mark.slow
+
 GIB = 2**30
 SMALL = ModelShape(576, 1536, 30, 9, 3, 64, 49152, 8192, tie_word_embeddings=True)
 PARAMETERS = 134_515_008
@@ -251,7 +253,6 @@ def test_the_pretrained_study_fits_24_gb_in_float32(small, tmp_path, monkeypatch
     assert supervised.supervised_refusals(start, SMALL, tokens) == []
 
 
-@pytest.mark.slow
 def test_a_study_refuses_a_model_that_can_never_fit_before_it_makes_anything(tmp_path):
     """Larger than any machine: the preset's 7B model has the same way, but might fit where the test runs."""
     (model := tmp_path / "huge").mkdir()

@@ -5,6 +5,8 @@ from recipe.preflight import compose_training
 from recipe.settings import CreditSettings, SettingsError, did_you_mean, read_settings
 from tests.composing import composed
 
+pytestmark = pytest.mark.slow
+
 QUICKSTART = ["experiment=quickstart"]
 
 
@@ -83,7 +85,6 @@ def test_failed_prompts_are_not_given_again_where_stages_say_which_prompts_come(
         ([*QUICKSTART, "projection=qpp"], r"(?s)Could not find 'projection/qpp'.*off"),
     ],
 )
-@pytest.mark.slow
 def test_an_argument_that_does_not_compose_is_explained(arguments: list[str], message: str):
     with pytest.raises(SettingsError, match=message):
         compose_training(arguments)

@@ -33,6 +33,7 @@ def check(roots: list[str], *packages: Package, label: str = "") -> list[str]:
     return contradictions(pins, by_name, [Requirement(text) for text in roots], label)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", [CPU, GPU], ids=["cpu", "gpu"])
 def test_no_two_pins_contradict_each_others_metadata(path: Path) -> None:
     assert contradictions(read_pins(path), read_metadata(path), read_roots(path), path.stem) == []

@@ -214,6 +214,7 @@ def networks(draw):
     return network, {"nodes": list(nodes), "edges": edges}
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(networks(), st.data())
 def test_subset_tasks_agree_with_networkx(network, data):
@@ -230,6 +231,7 @@ def test_subset_tasks_agree_with_networkx(network, data):
         assert value_of(name, truth | {"optimum": 0}, chosen) == (len(chosen) if feasible else None)
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(networks())
 def test_polynomial_tasks_know_the_optimum_that_networkx_finds(network):
@@ -259,6 +261,7 @@ def molecules(draw, size):
     return graph, {"atoms": atoms, "bonds": bonds}
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(molecules(4), molecules(4))
 def test_the_best_mapping_costs_the_edit_distance_of_networkx(first, second):
@@ -275,6 +278,7 @@ def test_the_best_mapping_costs_the_edit_distance_of_networkx(first, second):
     )
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(molecules(4), molecules(4), st.data())
 def test_a_pairing_is_feasible_when_networkx_sees_the_isomorphism(first, second, data):
@@ -291,6 +295,7 @@ def test_a_pairing_is_feasible_when_networkx_sees_the_isomorphism(first, second,
     assert value == (size if same_bonds and same_atoms else None)
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(st.permutations("ABCD"))
 def test_a_tour_may_begin_anywhere_and_run_either_way(order):

@@ -59,6 +59,7 @@ async def test_a_refused_trick_earns_nothing(program, guard):
     assert await judged(program) == (0.0, guard)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("program", "score", "guard"),
     [
@@ -73,6 +74,7 @@ async def test_honest_work_is_not_refused_and_what_is_only_logged_costs_nothing(
     assert await judged(program) == (score, guard)
 
 
+@pytest.mark.slow
 async def test_what_is_refused_is_the_runs_choice():
     assert await judged("def f(a, b):\n    return 0", refuse=["constant"]) == (0.0, "constant")
     assert await judged(LOOP, refuse=["repetition"]) == (0.0, "repetition")

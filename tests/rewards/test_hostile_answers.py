@@ -15,6 +15,8 @@ from rewards.counterfactual.segments import segment
 from tests.rewards.examples import EXAMPLES, thought
 from tests.rewards.results import number_of
 
+pytestmark = pytest.mark.slow
+
 IN_SANDBOX = ("code", "refactor", "stdio", "calls", "sql")
 PURE = [name for name in registry.names() if name not in IN_SANDBOX]
 MOST = 65_536
@@ -148,7 +150,6 @@ async def test_duckdb_answers_every_nasty_query():
 
 
 @pytest.mark.parametrize("unit", ["statement", "line"])
-@pytest.mark.slow
 def test_every_nasty_program_has_interventions_or_none(unit):
     given = 0
     for program in [*PROGRAMS, *DEEP]:

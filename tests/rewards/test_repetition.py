@@ -8,6 +8,8 @@ from hypothesis import strategies as st
 
 from rewards.guardrails import repeats_itself
 
+pytestmark = pytest.mark.slow
+
 
 def repeats_by_definition(text: str) -> bool:
     return any(

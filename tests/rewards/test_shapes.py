@@ -38,6 +38,7 @@ def test_each_shape_pays_what_the_study_states(shape, optimal, worse, worse_tour
         assert score(answer(kind, formatted=True, repeats=True), shape) == plain + formatted + repeats
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(st.sampled_from(sorted(SHAPES)), st.floats(0, 1), st.floats(0, 1), st.booleans(), st.booleans())
 def test_a_better_answer_is_never_worth_less(shape, low, high, formatted, repeats):

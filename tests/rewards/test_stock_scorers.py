@@ -12,6 +12,8 @@ from benchmarks.agreements import stock
 from benchmarks.stock_scorers import MAKERS, answers_of
 from rewards import compute_score, verl_rows
 
+pytestmark = pytest.mark.slow
+
 _TESTS = json.dumps({"inputs": ["1\n", "5\n"], "outputs": ["2\n", "6\n"]})
 _CALLS = json.dumps({"fn_name": "f", "inputs": ["1", "5"], "outputs": ["2", "6"]})
 _EQUALS_ALL = """\
@@ -99,7 +101,6 @@ def test_verls_scorers_pay_for_wrong_answers(tmp_path: Path) -> None:
     }
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("one", ANSWERS, ids=lambda one: f"{one.source}, {one.name}")
 async def test_ours_pay_for_right_answers_only(one: Misjudged) -> None:
     verdict = await compute_score(one.source, one.answer, one.truth)

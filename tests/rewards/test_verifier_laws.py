@@ -63,6 +63,7 @@ async def test_the_same_answer_gets_the_same_verdict(name):
         assert await judged(name, answer) == await judged(name, answer)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", VERIFIERS)
 async def test_garbage_never_raises_and_is_worth_nothing(name):
     for garbage in GARBAGE:
@@ -79,6 +80,7 @@ async def test_a_repeated_prompt_is_worth_no_more_than_the_form_of_the_answer_th
         assert (result["score"], result["acc"]) == (worth, 0.0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("name", GRAPHS)
 async def test_a_shape_bounds_the_score_of_every_graph_task(name, shape):

@@ -66,6 +66,7 @@ def test_every_text_source_of_verl_has_a_verifier():
     assert not {*names, *HUMANEVAL_SOURCES} & set(registry.names())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("source", "truth", "right", "wrong"),
     [

@@ -35,6 +35,7 @@ def commands() -> Iterator[tuple[str, str]]:
 COMMANDS = sorted(set(commands()))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("page", "command"), COMMANDS)
 def test_a_documented_launcher_takes_its_options_and_arguments(page: str, command: str):
     found, started = SHOWN.fullmatch(command), STARTED.search(launcher(command))

@@ -49,6 +49,7 @@ def test_rates_are_compared_on_seeds_that_no_arm_uses():
     assert f"data.seed=100,101 arm=partial,credit run.name={ARM}_lr${{{LR}}}.{SEED}" in run
 
 
+@pytest.mark.slow
 def test_updates_of_each_size_hold_as_many_samples_in_all():
     chosen = {"TASKS": "parts16", "SIZES": "2x8 1x4", "RATES": "4e-3", "SEEDS": "100"}
     runs = of_module(dry("evidence_credit", "rates", **chosen), "recipe.train")

@@ -64,6 +64,7 @@ actor_rollout_ref.model.path={START} data.max_response_length=128 data.val_files
     ]
 
 
+@pytest.mark.slow
 def test_all_arms_of_the_skills_have_the_rate_of_grpo_and_their_own_strength(tuned: None):
     for stage in ("tune", "safe", "both"):
         assert all(f" {LR}=3e-4 " in run for run in _runs(stage))
@@ -76,6 +77,7 @@ def test_a_length_that_the_user_names_reaches_every_run():
     assert all(" data.max_response_length=96 " in run for run in _runs("credit", LENGTH="96"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "stage", [pytest.param(each, marks=pytest.mark.slow) if each != "credit" else each for each in STAGES]
 )
@@ -224,6 +226,7 @@ def test_the_rows_of_a_stage_have_levels_of_its_skills_alone(stage: str, levels:
     assert parse_levels(search(r"--levels (.*?) --", command)[1].split(), skills) == levels
 
 
+@pytest.mark.slow
 def test_orders_take_turns_over_seeds_and_both_joins_the_folder_of_safe():
     sequences = {"forward": "[write,repair,sql]", "backward": "[sql,repair,write]"}
     for stage, arms in (("safe", ("grpo", "closed_loop")), ("both", ("credit", "credit_closed_loop"))):
@@ -241,6 +244,7 @@ def test_orders_take_turns_over_seeds_and_both_joins_the_folder_of_safe():
     assert all(" data.val_files=data/english_safe/val.parquet " in run for run in _runs("tune"))
 
 
+@pytest.mark.slow
 def test_tuning_runs_use_seeds_that_no_arm_uses_and_every_strength_gets_three_values():
     evidence = {seed for stage in ("credit", "safe", "both") for seed in STAGES[stage].seeds.split()}
     tuning = {seed for stage in TUNING for seed in STAGES[stage].seeds.split()}
@@ -263,6 +267,7 @@ def test_the_plan_names_arms_and_seeds_and_all_arms_have_files():
     assert "| seeds | 30 to 35 | 30 to 37, forward and backward in turn: eight blocks |" in plan
 
 
+@pytest.mark.slow
 def test_the_plan_states_the_values_that_the_study_and_its_reports_use():
     plan = Path(ROOT, "docs/evidence/pretrained_plan.md").read_text()
     values = {arm: [f"{float(value):g}" for value in STRENGTHS[arm][1].split(",")] for arm in TUNED.split()}
@@ -285,6 +290,7 @@ def test_the_plan_states_the_values_that_the_study_and_its_reports_use():
     assert (config.run.name, config.data.seed, config.actor_rollout_ref.model.path) == ("credit.s30", 30, START)
 
 
+@pytest.mark.slow
 def test_the_experiments_have_the_updates_and_samples_of_the_plan():
     credit, safe = composed("experiment=pretrained_credit"), composed("experiment=pretrained_safe")
     assert (credit.trainer.total_training_steps, list(credit.skills.names)) == (100, ["write", "word"])
@@ -311,6 +317,7 @@ def test_grpo_runs_in_sequence_on_the_tuning_seeds_before_strengths_are_tuned(tu
     assert all(f" arm=grpo {LR}=3e-4 " in run and "english_safe/val.parquet" in run for run in runs)
 
 
+@pytest.mark.slow
 def test_another_stage_order_or_arm_is_refused():
     for words, variables, message in (
         (["all"], {}, "unknown stage 'all'; valid ones: rates, credit, sequence, tune, safe, both"),

@@ -70,6 +70,7 @@ def test_the_plan_names_the_arms_and_all_of_them_have_files():
     assert all(Path(ROOT, f"configs/arm/{arm}.yaml").is_file() for arm in (ARMS + " " + ESTIMATES).split())
 
 
+@pytest.mark.slow
 def test_memory_prompts_come_on_top_of_a_batch_that_is_as_large_in_every_arm():
     runs = of_module(dry("evidence_safe", "memory"), "recipe.train")
     assert len(runs) == 2
@@ -82,6 +83,7 @@ def test_memory_prompts_come_on_top_of_a_batch_that_is_as_large_in_every_arm():
     assert [made.fresh[step].sum() for step in (0, 8, 16, 24)] == [40, 32, 24, 16]
 
 
+@pytest.mark.slow
 def test_baselines_are_each_skill_alone_all_mixed_and_one_after_another():
     runs = of_module(dry("evidence_safe", "baselines", SEEDS="20"), "recipe.train")
     *runs, merged = runs
@@ -127,6 +129,7 @@ def test_a_seed_whose_single_runs_came_without_checkpoints_is_not_merged(
     assert commands[-1] == "recipe.report summary outputs/evidence_safe.baselines.merged/s21"
 
 
+@pytest.mark.slow
 def test_six_skills_have_a_start_of_their_own_and_protect_none_to_five():
     commands = dry("evidence_safe", "six")
     assert commands[1] == (

@@ -12,6 +12,8 @@ from data_prep import made_from
 from tests.models import make_cached, make_model
 from tests.studying import ROOT, of_module, study, taken
 
+pytestmark = pytest.mark.slow
+
 # Each command writes its files and a line of $LOG.
 INTERPRETER = """
 import os, pathlib, sys

@@ -30,6 +30,7 @@ def dry(name: str, *words: str, **variables: Any) -> list[str]:
     return commands
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "path",
     sorted(path for path in (ROOT / "scripts").rglob("*.sh") if path.stem not in OTHERS),
@@ -190,6 +191,7 @@ def test_of_paper_b_each_part_can_be_left_out():
     assert (status, "unknown baseline 'joint'; valid ones: single, mixed" in printed) == (2, True)
 
 
+@pytest.mark.slow
 def test_the_mixed_baseline_has_the_updates_of_all_stages_and_no_option_of_stages():
     chosen: dict[str, Any] = {"ARMS": "", "EPSILONS": "", "BASELINES": "mixed"}
     words = ("protocol.stage_steps=5", "protocol.memory_size=9", "x=1")
@@ -225,6 +227,7 @@ def test_paper_b_with_a_real_model_needs_data_and_is_on_gpus():
     assert "VAL_FILES: of validation rows" in printed
 
 
+@pytest.mark.slow
 def test_what_a_user_chooses_of_paper_b_goes_with_it_to_a_cluster():
     chosen: dict[str, Any] = {"ARMS": "ewc", "EPSILONS": "", "SEEDS": "4"}
     chosen |= {"TRAIN_FILES": "t", "VAL_FILES": "v", "SKILLS": "[a]"}
@@ -238,6 +241,7 @@ def test_the_toy_of_paper_b_is_one_command():
     assert dry("paper_b", "toy", "--seeds", "3") == [STARTED[0], "examples.toys projection --seeds 3"]
 
 
+@pytest.mark.slow
 def test_the_coding_pipeline_on_the_micro_model_shows_its_data_and_its_phases():
     commands = dry("coding.micro", OUT="outputs/nowhere")
     assert commands[0] == "bash scripts/micro_start.sh"

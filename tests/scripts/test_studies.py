@@ -22,6 +22,7 @@ from tests.composing import composed
 from tests.studying import ROOT, of_module, script, search, study, taken
 
 
+@pytest.mark.slow
 def test_the_coding_pipeline_hands_each_stage_the_model_of_the_one_before(tmp_path):
     status, commands, printed = study("coding.all", "start", OUT=f"{tmp_path}/o", DATA="d")
     assert status == 0, printed
@@ -45,6 +46,7 @@ def test_the_coding_pipeline_hands_each_stage_the_model_of_the_one_before(tmp_pa
     assert compared.split()[2:4] == [f"{out}/phase0/test", f"{out}/phase3/test"]
 
 
+@pytest.mark.slow
 def test_dense_and_sparse_rewards_are_a_multirun_of_seeds_each_and_all_models_are_compared(tmp_path):
     out = f"{tmp_path}/mine"
     status, commands, printed = study("coding.ablate_rewards", OUT=out, DATA="d", SEEDS="3 4", PLATFORM="gpu_1x8")
@@ -98,6 +100,7 @@ def test_prompts_and_judge_go_by_who_writes_the_opening_tag(tmp_path, tiny_suite
     assert ("--judge think_opener=template" in dev) == opened
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "variables", "experiment"),
     [
@@ -132,6 +135,7 @@ def test_an_option_of_another_study_is_refused_before_any_step(option: str):
     assert "SOURCE, SOURCE_OPTIONS, FOLDER, NAME, PRESET\n" in printed
 
 
+@pytest.mark.slow
 def test_repair_is_trained_and_evaluated_in_turns_on_rows_for_agents_and_its_model_in_one_turn_too(tmp_path):
     status, commands, printed = study(
         "coding.phase4_repair", OUT=f"{tmp_path}/o", DATA="d", AGENTS="micro", REPAIR="data.seed=3"
@@ -204,6 +208,7 @@ def test_the_smoke_of_both_studies_generates_little_data_apart_from_the_real_one
     assert all("model_preset" not in run for run in runs)  # presets set parallel sizes for GPUs
 
 
+@pytest.mark.slow
 def test_the_curriculum_is_one_run_through_the_levels():
     status, commands, printed = study("npg_muse.curriculum", "m", "complicated", "45000", PLATFORM="gpu_1x8")
     assert status == 0, printed
@@ -232,6 +237,7 @@ def test_the_smoke_setting_has_five_steps_on_all_levels_and_memory_is_one_variab
     )
 
 
+@pytest.mark.slow
 def test_the_ablation_goes_through_the_steps_of_the_study():
     status, commands, printed = study("npg_muse.train_ablation", "m", VOLUMES="750")
     assert status == 0, printed
@@ -244,6 +250,7 @@ def test_the_ablation_goes_through_the_steps_of_the_study():
     assert len(set(table.split()[2:])) == len(table.split()[2:]) == 6  # five rewards, and the curriculum
 
 
+@pytest.mark.slow
 def test_the_fifth_step_trains_the_other_models_with_what_was_chosen():
     status, commands, printed = study("npg_muse.train_ablation", "m", "other", VOLUMES="750")
     assert status == 0, printed
@@ -252,6 +259,7 @@ def test_the_fifth_step_trains_the_other_models_with_what_was_chosen():
     assert re.search(r"run.name=mixed_other_[0-9a-f]{6}_binary_750 ", last)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "chosen", "trained"),
     [
@@ -304,6 +312,7 @@ def test_on_a_ray_cluster_what_starts_vllm_runs_where_a_gpu_is_free():
     assert len(of_module(commands, "recipe.train")) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("thinking", ["on", "off"])
 def test_training_probe_and_evaluations_think_alike(tmp_path, thinking):
     status, commands, printed = study("task", "countdown", "m", THINKING=thinking, FOLDER="none", SOURCE="countdown")
@@ -381,6 +390,7 @@ def test_slurm_on_one_node_needs_no_cluster():
     assert not any("srun" in command for command in commands)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "study", ["coding/all.sh", "countdown.sh", "gsm8k.sh", "npg_muse/mixed.sh", "npg_muse/evaluate.sh"]
 )
@@ -406,6 +416,7 @@ def interpreter(folder, text: str) -> str:
     return str(path)
 
 
+@pytest.mark.slow
 def test_an_interpreter_that_is_not_there_is_one_message(elsewhere):
     status, _, printed = study("npg_muse.smoke", dry=False, folder=elsewhere, PYTHON="/nowhere/python")
     assert status == 2

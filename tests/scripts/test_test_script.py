@@ -43,6 +43,7 @@ def test_what_ci_leaves_out_runs_at_night() -> None:
     assert "bash scripts/test.sh night" in (ROOT / ".github/workflows/tests.yml").read_text()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("words", [[], ["night"], ["unit"], ["tests/test_docs.py"]])
 @pytest.mark.parametrize(("failing", "status"), [(None, 0), ("ruff", 3), ("mypy", 4), ("python", 5)])
 def test_the_status_is_that_of_what_failed(tmp_path: Path, words: list[str], failing: str | None, status: int) -> None:

@@ -76,6 +76,7 @@ def test_without_torchjd_the_message_names_the_extra(without_torchjd: None) -> N
         project(step, constraints, method="MGDA")
 
 
+@pytest.mark.slow
 def test_preflight_says_so_before_training(without_torchjd: None) -> None:
     config = composed("experiment=quickstart", "projection=torchjd")
     run = RunDirectory("nowhere")  # the check does not open this folder

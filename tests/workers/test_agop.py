@@ -10,6 +10,7 @@ from workers.agop import PART, part_sources, prompt_parts, spectrum
 from workers.constraints import MEMORY
 
 
+@pytest.mark.slow
 @given(st.integers(1, 6), st.integers(1, 8), st.integers(0, 1_000))
 def test_the_spectrum_is_that_of_the_outer_product_itself(parts, parameters, seed):
     gradients = torch.randn(parts, parameters, dtype=torch.float64, generator=torch.manual_seed(seed))

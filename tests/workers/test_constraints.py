@@ -180,6 +180,7 @@ def test_rollouts_weigh_as_in_the_policys_loss_where_verl_corrects_for_the_engin
     assert torch.allclose(found[1], 3 * 5 * each[2], atol=1e-6)
 
 
+@pytest.mark.slow
 def test_with_a_loss_that_is_a_mean_over_tokens_samples_weigh_as_much_as_they_have_tokens():
     engine, data = Bigrams(), rollouts([1.0, 5.0, -2.0], [0, 1, 0], [0, 0, 1])
     found, _ = gradients_of(engine, [rollout_source(data, skill, token_mean=True) for skill in (0, 1)])

@@ -54,6 +54,7 @@ WITHIN_RESPONSE = [name for name in NORMALIZATIONS if name != "siblings"]
 normalizations = st.sampled_from(WITHIN_RESPONSE)
 
 
+@pytest.mark.slow
 @given(batches, normalizations, st.floats(0.01, 3))
 @settings(max_examples=80, deadline=None)
 def test_mass_is_kept_and_no_token_moves_by_more_than_the_strength(
@@ -67,6 +68,7 @@ def test_mass_is_kept_and_no_token_moves_by_more_than_the_strength(
     assert stats["credit/advantage_shift"] == pytest.approx(float(change.abs().sum() / mask.sum()), abs=1e-5)
 
 
+@pytest.mark.slow
 @given(batches, normalizations)
 @settings(max_examples=60, deadline=None)
 def test_only_tokens_of_a_credited_step_of_the_response_change(drawn: dict[str, Any], normalization: str) -> None:
@@ -77,6 +79,7 @@ def test_only_tokens_of_a_credited_step_of_the_response_change(drawn: dict[str, 
     assert torch.equal(bits(shaped)[untouched], bits(drawn["advantages"])[untouched])
 
 
+@pytest.mark.slow
 @given(batches, normalizations)
 @settings(max_examples=30, deadline=None)
 def test_strength_zero_and_silent_credits_are_the_plain_algorithm_bit_for_bit(
@@ -92,6 +95,7 @@ def test_strength_zero_and_silent_credits_are_the_plain_algorithm_bit_for_bit(
         assert stats["credit/advantage_shift"] == 0
 
 
+@pytest.mark.slow
 @given(batches, normalizations, st.randoms(use_true_random=False))
 @settings(max_examples=25, deadline=None)
 def test_order_of_responses_and_padding_change_nothing(
@@ -114,6 +118,7 @@ def test_order_of_responses_and_padding_change_nothing(
     assert wide_stats == pytest.approx(stats)
 
 
+@pytest.mark.slow
 @given(st.integers(0, 1000), st.sampled_from(["signed", "positive", "softmax", "none"]))
 @settings(max_examples=30, deadline=None)
 def test_splitting_a_step_into_parts_of_equal_credit_changes_nothing(seed: int, normalization: str) -> None:

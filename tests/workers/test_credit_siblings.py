@@ -232,6 +232,7 @@ def test_what_all_write_is_not_pushed_down_where_a_sibling_does_not_parse() -> N
     assert result[1, 1] < 0 < result[0, 1]
 
 
+@pytest.mark.slow
 @given(batches, mappings, normalizations, st.booleans())
 @settings(max_examples=60, deadline=None)
 def test_strength_zero_is_the_plain_algorithm_bit_for_bit(
@@ -243,6 +244,7 @@ def test_strength_zero_is_the_plain_algorithm_bit_for_bit(
     assert torch.equal(result.view(torch.int32), drawn["advantages"].view(torch.int32))
 
 
+@pytest.mark.slow
 @given(batches, rules, st.floats(0.1, 3), st.booleans())
 @settings(max_examples=80, deadline=None)
 def test_where_advantage_and_credit_agree_the_sign_stays(
@@ -254,6 +256,7 @@ def test_where_advantage_and_credit_agree_the_sign_stays(
     assert (result * drawn["advantages"])[agree].min() >= 0
 
 
+@pytest.mark.slow
 @given(batches, rules, st.sampled_from([0.01, 128.0, 1e6]))
 @settings(max_examples=60, deadline=None)
 def test_shifts_scale_with_the_advantages(drawn: dict[str, Any], rule: tuple[str, str], factor: float) -> None:
@@ -265,6 +268,7 @@ def test_shifts_scale_with_the_advantages(drawn: dict[str, Any], rule: tuple[str
     )
 
 
+@pytest.mark.slow
 @given(batches, rules, st.floats(0.1, 3))
 @settings(max_examples=60, deadline=None)
 def test_no_token_moves_beyond_the_bound(drawn: dict[str, Any], rule: tuple[str, str], strength: float) -> None:
@@ -300,6 +304,7 @@ def test_a_credit_at_its_siblings_mean_moves_as_one_beside_it() -> None:
     torch.testing.assert_close(at_mean, beside, atol=1e-3, rtol=0)
 
 
+@pytest.mark.slow
 @given(batches)
 @settings(max_examples=40, deadline=None)
 def test_siblings_lose_what_a_step_gains(drawn: dict[str, Any]) -> None:
@@ -364,6 +369,7 @@ def test_padding_does_not_open_a_group_without_advantage() -> None:
     assert torch.equal(shaped(arguments | padded)[:, :2], torch.zeros(4, 2))
 
 
+@pytest.mark.slow
 @given(batches, mappings, st.randoms(use_true_random=False), st.booleans())
 @settings(max_examples=40, deadline=None)
 def test_order_padding_and_the_rest_of_the_batch_change_nothing(

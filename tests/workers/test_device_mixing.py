@@ -61,6 +61,7 @@ def test_the_accelerator_refuses_what_a_gpu_refuses():
             operation()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", [*get_args(Solver), "none"])
 @pytest.mark.parametrize("in_place", [False, True])
 def test_a_projection_stays_on_the_accelerator(method: str, in_place: bool):

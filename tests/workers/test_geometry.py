@@ -26,6 +26,7 @@ def problem(seed: int, skills: int, parameters: int = 12):
 cases = st.builds(problem, st.integers(0, 10_000), st.integers(1, 5))
 
 
+@pytest.mark.slow
 @given(cases, st.floats(0, 2))
 @settings(max_examples=60, deadline=None)
 def test_the_projection_in_a_metric_is_that_of_a_dense_quadratic_program(drawn, epsilon):
@@ -44,6 +45,7 @@ def test_the_projection_in_a_metric_is_that_of_a_dense_quadratic_program(drawn, 
     torch.testing.assert_close(found.slack, slack, atol=1e-8, rtol=1e-6)
 
 
+@pytest.mark.slow
 @given(cases)
 @settings(max_examples=20, deadline=None)
 def test_a_metric_of_ones_is_no_metric_and_its_scale_is_irrelevant(drawn):

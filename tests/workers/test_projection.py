@@ -44,6 +44,7 @@ def distance(result: Projection, step: Tensor) -> float:
 problems = st.builds(problem, st.integers(0, 10_000), st.integers(1, 6), st.sampled_from([-1.0, 0.0, 1.0]))
 
 
+@pytest.mark.slow
 @given(problems, st.floats(0, 5))
 @settings(max_examples=60, deadline=None)
 def test_qp_satisfies_the_optimality_conditions(drawn: tuple[Tensor, Tensor], epsilon: float) -> None:
@@ -61,6 +62,7 @@ def test_qp_satisfies_the_optimality_conditions(drawn: tuple[Tensor, Tensor], ep
     assert result.moved == pytest.approx(distance(result, step) / float(step.norm()), abs=1e-9)
 
 
+@pytest.mark.slow
 @given(problems)
 @settings(max_examples=30, deadline=None)
 def test_with_slack_the_step_gets_no_longer_and_projecting_twice_changes_nothing(drawn: tuple[Tensor, Tensor]) -> None:
@@ -70,6 +72,7 @@ def test_with_slack_the_step_gets_no_longer_and_projecting_twice_changes_nothing
     torch.testing.assert_close(project(once, constraints).step, once, atol=2e-6 * float(step.norm()), rtol=0)
 
 
+@pytest.mark.slow
 @given(problems)
 @settings(max_examples=30, deadline=None)
 def test_more_slack_moves_less_and_endless_slack_not_at_all(drawn: tuple[Tensor, Tensor]) -> None:
@@ -79,6 +82,7 @@ def test_more_slack_moves_less_and_endless_slack_not_at_all(drawn: tuple[Tensor,
     assert project(step, constraints, math.inf).step is step
 
 
+@pytest.mark.slow
 @given(problems, st.randoms())
 @settings(max_examples=30, deadline=None)
 def test_order_of_skills_is_irrelevant_for_the_qp(drawn: tuple[Tensor, Tensor], random: object) -> None:
@@ -90,6 +94,7 @@ def test_order_of_skills_is_irrelevant_for_the_qp(drawn: tuple[Tensor, Tensor], 
     torch.testing.assert_close(permuted.slack, expected.slack[order], atol=1e-4, rtol=1e-4)
 
 
+@pytest.mark.slow
 @given(problems)
 @settings(max_examples=30, deadline=None)
 def test_qp_moves_no_more_than_sequential_projection(drawn: tuple[Tensor, Tensor]) -> None:
@@ -99,6 +104,7 @@ def test_qp_moves_no_more_than_sequential_projection(drawn: tuple[Tensor, Tensor
     assert distance(project(step, constraints), step) <= distance(sequential, step) * (1 + 1e-6) + 1e-6
 
 
+@pytest.mark.slow
 @given(problems, st.lists(st.sampled_from([1e-6, 1e-3, 1.0, 1e6]), min_size=6, max_size=6), st.sampled_from([0.0, 1.0]))
 @settings(max_examples=30, deadline=None)
 def test_rescaling_gradients_with_their_slack_changes_nothing(
@@ -132,6 +138,7 @@ def test_a_step_that_violates_nothing_comes_back_as_it_is(method: str) -> None:
     assert not result.stalled
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", METHODS)
 @given(problems)
 @settings(max_examples=20, deadline=None)
@@ -270,6 +277,7 @@ def test_predicted_change_is_the_measured_change_of_a_quadratic() -> None:
     torch.testing.assert_close(measured, result.change, atol=1e-2, rtol=1e-4)
 
 
+@pytest.mark.slow
 def test_gram_of_long_fp32_vectors_is_nearly_exact() -> None:
     generator = torch.Generator().manual_seed(0)
     constraints = torch.rand(3, 1_000_003, generator=generator)

@@ -3,6 +3,7 @@
 import random
 from dataclasses import replace
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -19,6 +20,8 @@ from data_prep.english.functions import (
 from data_prep.english.stories import EnglishStory, Event, random_story
 from rewards import compute_score
 from rewards.verifiers.code import CodeTruth
+
+pytestmark = pytest.mark.slow
 
 seeds = st.integers(0, 10**9)
 levels = st.sampled_from((1, 2, 3))

@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 
 from data_prep.governance.likeness import jaccard, likeness, prompt_tokens, shingles, similar_pairs, solution_tokens
 
+pytestmark = pytest.mark.slow
+
 TOKENS = st.lists(st.sampled_from("abcdefgh"), max_size=30)
 
 PROGRAM = '''

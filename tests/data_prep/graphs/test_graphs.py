@@ -33,6 +33,8 @@ from rewards.verifiers.graphs.molecules import CommonSubgraphTruth, EditDistance
 from tests.data_prep.all_sources import graphs, two_threads
 from tests.data_prep.task_examples import task
 
+pytestmark = pytest.mark.slow
+
 SEEDS = st.integers(0, 10**6)
 
 
@@ -144,7 +146,6 @@ def test_searches_over_molecules_find_what_trying_everything_finds(seed):
     assert len(lists[0]) == pairing.value(lists) == best_by_trying(pairing, tried)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 def test_the_edit_distance_of_larger_molecules_is_that_of_the_best_of_all_mappings(seed):
     row, masks = pair_of(seed, 8)
@@ -161,7 +162,6 @@ def adjacency(neighbours):
     return (neighbours[:, None] >> np.arange(len(neighbours))) & 1
 
 
-@pytest.mark.slow
 def test_molecules_that_differ_only_in_their_numbers_have_the_distance_0():
     rng = np.random.default_rng(0)
     for seed in range(4):
@@ -173,7 +173,6 @@ def test_molecules_that_differ_only_in_their_numbers_have_the_distance_0():
         assert (elements == elements[order][image]).all()
 
 
-@pytest.mark.slow
 @settings(deadline=None, max_examples=60)
 @given(SEEDS, st.integers(1, 7))
 def test_an_assignment_is_as_cheap_as_scipys_and_its_bounds_hold(seed, size):
@@ -187,7 +186,6 @@ def test_an_assignment_is_as_cheap_as_scipys_and_its_bounds_hold(seed, size):
         assert total <= total + reduced[column] <= forced
 
 
-@pytest.mark.slow
 def test_a_search_cut_short_gives_a_feasible_answer_and_says_so():
     row, masks = pair_of(0, 20)
     image, cost, proved = edit_distance(*masks, 50)
@@ -200,7 +198,6 @@ def test_a_search_cut_short_gives_a_feasible_answer_and_says_so():
     assert CommonSubgraphTruth(**row).value(lists) == len(lists[0]) > 0
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", ["mcs", "ged"])
 def test_molecule_problems_have_the_size_of_their_level_and_are_solved(name):
     for level in (1, 4):
@@ -320,7 +317,6 @@ def test_volumes_are_the_first_of_every_cell(tmp_path, capsys):
         suite.write_volumes(tmp_path, [15])
 
 
-@pytest.mark.slow
 def test_the_command_writes_balanced_volumes_that_nest(tmp_path):
     arguments = ["--tasks", "mcp", "mis", "tsp", "--levels", "1", "2", "3", "--limit", "54"]
     assert suite.main(["--out", str(tmp_path), *arguments, "--volumes", "27", "36", "54"]) == 0
@@ -347,7 +343,6 @@ def test_a_volume_above_the_limit_is_refused_before_any_work(tmp_path, capsys):
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("origin", "said"), [("built", True), ("cut_out", False)])
 def test_molecules_that_differ_from_those_of_other_machines_are_said_to(tmp_path, monkeypatch, capsys, origin, said):
     monkeypatch.setattr(suite, "origin_here", lambda: origin)

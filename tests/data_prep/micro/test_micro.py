@@ -9,6 +9,8 @@ from data_prep.micro.problems import SKILLS
 from data_prep.micro.suite import deal, demonstrations, make, problems, rows, split_of
 from data_prep.schema import DataFileError, Demonstration, read_rows
 
+pytestmark = pytest.mark.slow
+
 FILES = ("train", "val", "test", "sft_train", "sft_val")
 
 
@@ -26,7 +28,6 @@ def prompts_of(folder, split):
     return {row.prompt[0].content for row in read_rows(folder / f"{split}.parquet")}
 
 
-@pytest.mark.slow
 def test_the_same_seed_gives_the_same_bytes(folder, tmp_path):
     make(tmp_path, seed=3, limit=40, demonstration_count=175)
     for name in FILES:
@@ -56,7 +57,6 @@ def test_a_prompt_has_one_split_whatever_the_seed():
         }
 
 
-@pytest.mark.slow
 def test_rows_without_those_of_another_suite_share_no_prompt_with_any_of_its_splits(folder, tmp_path):
     plain, apart = (make(tmp_path / name, seed=4, limit=40, demonstration_count=8, **extra)
                     for name, extra in (("plain", {}), ("apart", {"without": folder})))  # fmt: skip

@@ -5,10 +5,11 @@ import pytest
 from data_prep.micro.episodes import demonstrations
 from data_prep.micro.problems import SKILLS
 
+pytestmark = pytest.mark.slow
+
 FEEDBACK = "fix {test}\n{program}"
 
 
-@pytest.mark.slow
 def test_half_are_episodes_in_which_a_wrong_program_is_fixed():
     made = asyncio.run(demonstrations(40, 0, FEEDBACK))
     episodes = [one for one in made if len(one.messages) == 4]

@@ -22,6 +22,8 @@ from data_prep.micro.suite import demonstrations
 from data_prep.schema import Demonstration, Row, read_rows
 from rewards.counterfactual.replay import Plan, estimate
 
+pytestmark = pytest.mark.slow
+
 GOLD = "a=lambda x:x-7\nb=lambda x:a(x)*2\nc=lambda x:b(x)+3\nd=lambda x:c(x)-4"
 LINES = GOLD.splitlines()
 PROMPT_TOKENS, RESPONSE_TOKENS, MODEL_TOKENS = 184, 320, 512  # configs/experiment/credit_parts16.yaml
@@ -148,7 +150,6 @@ def test_sixteen_lines_fit_the_response_the_prompt_and_the_model():
     assert len(source_of(flawed(rng, random_lines(rng, NAMES[3])))) + 1 <= 16 * 15 + 3 * 15
 
 
-@pytest.mark.slow
 def test_four_lines_are_the_data_from_which_the_kept_runs_of_paper_a_started(tmp_path: Path):
     suite.main(["--out", str(tmp_path), "--skills", "parts", "--demonstrations", "2000"])
     assert (digest(tmp_path / "train.parquet", Row), digest(tmp_path / "val.parquet", Row)) == (

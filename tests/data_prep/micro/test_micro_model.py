@@ -23,6 +23,7 @@ def tokenizer(folder):
     return AutoTokenizer.from_pretrained(folder)
 
 
+@pytest.mark.slow
 @given(text=st.text(max_size=60).filter(lambda text: "<|" not in text))
 @settings(max_examples=200, deadline=None)
 def test_text_round_trips_byte_by_byte(tokenizer, text):
@@ -56,6 +57,7 @@ def test_turns_rendered_one_by_one_are_the_whole_chat(tokenizer):
     assert whole == "".join(tokenizer.apply_chat_template([turn], tokenize=False) for turn in chat)
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_weights(folder):
     loaded = AutoModelForCausalLM.from_pretrained(folder)
     again, other = (model.make_model(model.make_tokenizer(), seed=seed) for seed in (1, 2))
@@ -81,6 +83,7 @@ def merged(tmp_path_factory):
     return folder / "model"
 
 
+@pytest.mark.slow
 def test_with_merges_tokens_are_parts_of_words_and_any_text_round_trips(merged):
     tokenizer = AutoTokenizer.from_pretrained(merged)
     program = "def f(a,b):\n a+=8\n return a,b é漢🙂"
@@ -90,6 +93,7 @@ def test_with_merges_tokens_are_parts_of_words_and_any_text_round_trips(merged):
     assert len(tokenizer) == 256 + 50 + 7
 
 
+@pytest.mark.slow
 def test_with_merges_the_end_of_a_turn_is_special_and_not_listed_as_in_pretrained_models(merged):
     tokenizer = AutoTokenizer.from_pretrained(merged)
     end = tokenizer.convert_tokens_to_ids(model.END)

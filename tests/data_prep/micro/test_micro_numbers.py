@@ -14,6 +14,8 @@ from data_prep.micro.suite import WRONG_SHARES, demonstrations, rows
 from rewards.settings import JudgeSettings
 from rewards.verifiers.countdown import judge
 
+pytestmark = pytest.mark.slow
+
 
 def score(text: str, truth: BaseModel) -> float:
     return asyncio.run(judge(text, truth, JudgeSettings(partial_credit=False))).score

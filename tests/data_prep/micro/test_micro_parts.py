@@ -57,6 +57,7 @@ def test_versions_are_what_they_are_called(seed: int):
     assert len(wrong) <= 110  # the longest answer, which a run's response length must allow
 
 
+@pytest.mark.slow
 def test_wrong_programs_have_misread_harmful_and_redundant_lines_in_the_stated_shares():
     rng = random.Random(0)
     counts: Counter[str] = Counter()
@@ -79,6 +80,7 @@ def test_a_test_for_each_name_and_the_same_seed_the_same_problem():
     assert problem.prompt.startswith("parts a ")
 
 
+@pytest.mark.slow
 def test_demonstrations_are_right_redundant_and_wrong_in_the_stated_shares():
     drawn = demonstrations("sft_train", {"parts": 800}, {"parts": 0.4}, seed=0, difficulty=1)
     right = [item for item in drawn if item.correct]

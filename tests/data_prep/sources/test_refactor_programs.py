@@ -27,6 +27,7 @@ def test_a_pipeline_written_plainly_is_one_comprehension():
     }
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=40)
 @given(st.integers(0, 10**6), st.sampled_from(refactor.LEVELS))
 def test_the_lists_of_a_pipeline_tell_it_from_every_neighbour(seed, steps):

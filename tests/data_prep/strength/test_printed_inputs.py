@@ -6,6 +6,8 @@ import pytest
 
 from data_prep.strength.printed_inputs import free_words, new_inputs
 
+pytestmark = pytest.mark.slow
+
 
 def test_sizes_stay_and_numbers_stay_in_their_range():
     found = new_inputs(["3 7\n4 1 9\n", "2 5\n6 6\n"], random.Random(0), 50)

@@ -19,6 +19,7 @@ def batch(seed: int, skills: int) -> tuple[np.ndarray, np.ndarray]:
     return step, constraints * 10.0 ** rng.integers(-3, 4, (PROBLEMS, skills, 1))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("skills", [1, 2, 3])
 @pytest.mark.parametrize(
     ("method", "epsilon"),

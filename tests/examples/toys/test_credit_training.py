@@ -16,6 +16,8 @@ from examples.toys.credit import (
     table,
 )
 
+pytestmark = pytest.mark.slow
+
 NAMED = {problem.name: problem for problem in PROBLEMS}
 each_problem = pytest.mark.parametrize("problem", PROBLEMS, ids=lambda problem: problem.name)
 

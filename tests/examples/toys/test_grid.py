@@ -17,6 +17,7 @@ SIXTEEN = GridSetting(NAMED["16 lines"], partial=False)
 CHAIN = GridSetting(NAMED["chain of 16"], partial=True)
 
 
+@pytest.mark.slow
 def test_seeds_reproduce_and_differ() -> None:
     first = updates_to_solve(SIXTEEN, BEST, 0.8, RUN)
     assert (first == updates_to_solve(SIXTEEN, BEST, 0.8, RUN)).all()

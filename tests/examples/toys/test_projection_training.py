@@ -15,6 +15,8 @@ from examples.toys.projection import (
     with_noise,
 )
 
+pytestmark = pytest.mark.slow
+
 RUN = ProtectionRun(seeds=20, updates=40)
 each_kind = pytest.mark.parametrize("kind", PROBLEMS, ids=lambda kind: kind.name)
 

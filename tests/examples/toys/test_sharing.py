@@ -9,6 +9,8 @@ from examples.toys import sharing
 from examples.toys.grid import GridRun
 from examples.toys.sharing import CREDIT, ERRORS, FOUR, GRPO, SIXTEEN, Programs, updates_to_solve
 
+pytestmark = pytest.mark.slow
+
 RUN = GridRun(seeds=20, limit=200)
 ALIKE, OWN = ERRORS
 

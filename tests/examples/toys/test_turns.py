@@ -52,6 +52,7 @@ def test_half_right_turns_of_a_group_that_failed_teach_nothing_where_half_right_
     assert turn_advantages(CREDIT["credit, strength 2, all or nothing"], mixed).abs().max() == 0
 
 
+@pytest.mark.slow
 def test_credit_of_half_right_turns_is_behind_and_of_right_ones_ahead():
     names = ("grpo", "credit, strength 1", "credit, strength 2, all or nothing")
     means = [torch.tensor([learn(CREDIT[name], 0.12, 24, seed)[0] for seed in range(8)]).mean() for name in names]

@@ -6,6 +6,8 @@ from recipe.checks import asynchronous, combinations
 from recipe.records.run_directory import RunDirectory
 from tests.composing import composed
 
+pytestmark = pytest.mark.slow
+
 ASYNC = "trainer.v1.trainer_mode=skillcredit_colocate_async"
 STAGES = ["protocol=sequential", "projection=qp"]
 TWO_RANKS, TWO_STEPS = "trainer.n_gpus_per_node=2", "actor_rollout_ref.actor.ppo_mini_batch_size=8"

@@ -21,6 +21,8 @@ from recipe.training.schedule import rows_by_skill
 from rewards.settings import REWARD_KWARGS, JudgeSettings
 from tests.composing import composed
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def run(tmp_path: Path) -> RunDirectory:
@@ -36,12 +38,10 @@ def _only(problems: list) -> str:
     return str(problems[0])
 
 
-@pytest.mark.slow
 def test_a_sound_configuration_has_no_problem(tiny_arguments, run):
     assert preflight.examine(_config(tiny_arguments), run) == []
 
 
-@pytest.mark.slow
 def test_the_command_prints_every_check_and_exits_with_zero(tiny_arguments, capsys):
     assert preflight.main(tiny_arguments) == 0
     printed = capsys.readouterr().out
@@ -49,7 +49,6 @@ def test_the_command_prints_every_check_and_exits_with_zero(tiny_arguments, caps
     assert "16 prompts x 8 answers of up to 224 tokens" in printed
 
 
-@pytest.mark.slow
 def test_the_command_exits_with_two_and_names_the_file(tiny_arguments, capsys):
     assert preflight.main([*tiny_arguments, "data.train_files=/nowhere/train.parquet"]) == 2
     assert "FAILS the data files can be read" in capsys.readouterr().out
@@ -82,7 +81,6 @@ def test_an_empty_data_file(tiny_arguments, tiny_suite, run, tmp_path):
     assert "has no rows" in _only(data.check(_config(tiny_arguments, f"data.train_files={path}"), run))
 
 
-@pytest.mark.slow
 def test_a_protected_skill_and_one_of_the_sequence_without_rows_are_named(tiny_arguments, tiny_suite, run, tmp_path):
     path = _changed(tiny_suite, tmp_path / "t.parquet", lambda frame: frame[frame["skill"] != "sql"])
     words = [f"data.train_files={path}", f"data.val_files={path}", "data.train_batch_size=1"]
@@ -178,7 +176,6 @@ def half_of(row: dict) -> str:
     ],
     ids=["column", "data_source", "function"],
 )
-@pytest.mark.slow
 def test_rows_have_the_skills_that_the_user_says_in_the_check_and_in_training(
     tiny_arguments, tiny_suite, run, tmp_path, words, skills
 ):
@@ -196,7 +193,6 @@ def test_rows_have_the_skills_that_the_user_says_in_the_check_and_in_training(
 
 
 @pytest.mark.parametrize("names", ["null", "[first,second]"])
-@pytest.mark.slow
 def test_a_column_that_no_row_has_is_refused_and_makes_no_skill(tiny_arguments, run, names):
     config = _config(tiny_arguments, *TOPIC, f"skills.names={names}")
     for problem, key in zip(data.check(config, run), ("train_files", "val_files"), strict=True):
@@ -311,7 +307,6 @@ def test_a_model_path_that_is_no_folder(tiny_arguments, run):
     assert "no such model folder: /nowhere/model" in problem
 
 
-@pytest.mark.slow
 def test_a_checkpoint_of_another_model_is_not_continued(tiny_arguments, tiny_suite, run, tmp_path):
     model.remember(_config(tiny_arguments), run)
     (run.checkpoints / "latest_checkpointed_iteration.txt").write_text("10")
@@ -384,7 +379,6 @@ def test_batches_that_do_not_divide(tiny_arguments, run):
     assert "over 2 data-parallel ranks" in _only(problems)
 
 
-@pytest.mark.slow
 def test_stages_that_cannot_be_filled_are_the_protocols_problem_and_no_plans(tiny_arguments, run):
     config = _config(tiny_arguments, "protocol=sequential", "projection=qp", "protocol.memory_per_protected=16")
     assert "leaves no new prompt to train on" in _only(protocol.check(config, run))

@@ -19,6 +19,7 @@ def _one_token(monkeypatch):
     monkeypatch.setenv("HF_TOKEN", "hf_secret")
 
 
+@pytest.mark.slow
 def test_a_token_is_named_with_its_file_and_never_shown():
     (note,) = ray_cluster.token_notes(composed("experiment=quickstart", JOINED))
     assert note.startswith("HF_TOKEN is not sent to the Ray at 10.0.0.7:6379")
@@ -41,6 +42,7 @@ def test_a_ray_of_the_runs_own_has_the_drivers_environment(monkeypatch, address:
     assert ray_cluster.token_notes(composed("experiment=quickstart")) == []
 
 
+@pytest.mark.slow
 def test_preflight_prints_the_note_and_does_not_refuse_for_it(tiny_arguments, monkeypatch, capsys):
     monkeypatch.setattr(ray_cluster, "_listens", lambda host, port: True)
     assert preflight.main([*tiny_arguments, JOINED]) == 0

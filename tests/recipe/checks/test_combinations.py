@@ -13,6 +13,8 @@ from recipe.training.trainer import SkillCreditTrainer
 from rewards.manager import SkillCreditRewardManager
 from tests.composing import composed
 
+pytestmark = pytest.mark.slow
+
 ASYNC, DISTILLED = "trainer.v1.trainer_mode=colocate_async", "distillation.enabled=true"
 MANAGER = "reward.reward_manager"
 REWARD_MODEL = "reward.reward_model.enable=true"

@@ -26,6 +26,7 @@ def found(tmp_path: Path, *overrides: str) -> list[str]:
     return [str(one) for one in loggers.check(composed("experiment=quickstart", *overrides), RunDirectory(tmp_path))]
 
 
+@pytest.mark.slow
 def test_no_account_is_refused_with_the_ways_out(tmp_path: Path):
     (problem,) = found(tmp_path, LOGS_THERE)
     assert "W&B has no login" in problem
@@ -48,6 +49,7 @@ def test_a_login_is_accepted_and_leaves_no_service_behind(tmp_path: Path, monkey
     assert "WANDB_SERVICE" not in os.environ
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("overrides", "environment"),
     [

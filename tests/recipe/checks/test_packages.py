@@ -9,6 +9,8 @@ import pytest
 
 from recipe.checks import packages
 
+pytestmark = pytest.mark.slow
+
 
 def test_this_checkout_is_accepted() -> None:
     assert packages.foreign() == []

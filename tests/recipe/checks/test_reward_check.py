@@ -8,6 +8,8 @@ from recipe.records.run_directory import RunDirectory
 from tests.composing import composed
 from tests.rewards.made_tokenizers import made
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def run(tmp_path):
@@ -30,7 +32,6 @@ def check(tiny_arguments, tmp_path, run):
 
 @pytest.mark.parametrize("unit", ["statement", "line", "paragraph"])
 @pytest.mark.parametrize("kind", [None, "byte-level", "byte-level, trimmed offsets", "byte fallback"])
-@pytest.mark.slow
 def test_tokenizers_that_keep_the_text_pass(check, kind, unit):
     assert check(kind, f"credit.unit={unit}") == []
 

@@ -28,6 +28,7 @@ def _file(folder: Path, *rows: tuple[str, dict]) -> str:
     return f"data.train_files={path}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("rows", "more", "needed"),
     [
@@ -50,6 +51,7 @@ def test_the_packages_follow_from_rows_and_reward(tiny_arguments, tmp_path, rows
     assert sandbox.packages_needed(config) == needed
 
 
+@pytest.mark.slow
 def test_files_that_can_not_be_read_are_left_to_the_check_of_the_data(tiny_arguments, tmp_path):
     missing = [f"data.{name}={tmp_path}/none.parquet" for name in ("train_files", "val_files")]
     assert sandbox.packages_needed(composed(*tiny_arguments, *missing)) is None

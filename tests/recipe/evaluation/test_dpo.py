@@ -102,6 +102,7 @@ def test_a_batch_that_the_processes_cannot_share_is_refused(sampled, monkeypatch
     assert "--batch-size 48 is not a multiple of 8 processes x --micro-batch-size 4" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_preference_training_takes_a_hub_name(sampled, tmp_path, monkeypatch):
     folder = make_cached(tmp_path / "hub", "owner/model")
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path / "hub"))

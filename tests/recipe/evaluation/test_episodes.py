@@ -17,6 +17,8 @@ from tests.recipe.evaluation.conftest import task
 from tests.recipe.evaluation.openai_server import Behaviour, serving
 from tests.scripted_environment import Scripted
 
+pytestmark = pytest.mark.slow
+
 PROMPT = [{"role": "user", "content": "write"}]
 
 
@@ -83,7 +85,6 @@ def code_rows(path, count=4):
     write_task_rows(path, [task(number, f"double {number}", **fields) for number in range(count)])
 
 
-@pytest.mark.slow
 def test_an_evaluation_in_several_turns_reports_its_recovery_rate(tmp_path, capsys):
     """Of four problems, one is solved at once, two after a hint, and one never."""
     code_rows(tmp_path / "plain.parquet")
@@ -108,7 +109,6 @@ def test_an_evaluation_in_several_turns_reports_its_recovery_rate(tmp_path, caps
     assert {len(line["conversation"]) for line in lines} == {1, 3, 4}
 
 
-@pytest.mark.slow
 def test_the_same_rows_are_answered_in_one_turn_where_no_agents_are_asked_for(tmp_path, capsys):
     code_rows(tmp_path / "plain.parquet")
     with serving(Behaviour(text=lambda messages: program("*"))) as url:

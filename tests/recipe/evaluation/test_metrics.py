@@ -86,6 +86,7 @@ def test_nothing_judged_gives_no_rates():
     assert (found["accepted@1"], found["judge_seconds"]["p95"], found["cut_share"]) == (None, None, None)
 
 
+@pytest.mark.slow
 def test_more_than_a_twentieth_of_cut_answers_is_a_warning():
     def of_hundred(cut):
         samples = [sample(str(n), 0, "none", finish="length" if n < cut else "stop") for n in range(100)]

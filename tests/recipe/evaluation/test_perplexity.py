@@ -64,6 +64,7 @@ def test_a_folder_is_read_in_the_order_of_names_and_a_change_of_it_changes_its_d
         read_text([tmp_path / "missing"])
 
 
+@pytest.mark.slow
 def test_a_model_has_the_loss_of_its_uniform_start_and_does_not_differ_from_itself(tmp_path: Path, capsys):
     micro_model.make(tmp_path / "model", seed=0)
     (tmp_path / "text.md").write_text("Held-out text of our own, long enough for several blocks of it. " * 8)

@@ -26,6 +26,7 @@ def config(folder):
     return OmegaConf.create({"verified": {"evaluations": [str(folder)], "per_problem": 2, "held_out_percent": 30}})
 
 
+@pytest.mark.slow
 def test_accepted_answers_become_training_files_that_share_no_problem(tmp_path):
     tasks = [task(number, role="train") for number in range(12)]
     texts = [sample(one.id, n, f"x = {n}", 1.0) for one in tasks for n in range(3)]
@@ -148,6 +149,7 @@ def test_a_tokenizer_without_chat_template_is_refused(tmp_path, capsys):
     assert "base has no chat template: take an instruct version" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_sigterm_reaches_the_training_and_is_no_failure(tmp_path, monkeypatch, capsys):
     python = tmp_path / "python"
     python.write_text(f"#!/bin/sh\nwhile kill -TERM {os.getpid()}; do sleep 0.2; done\n")

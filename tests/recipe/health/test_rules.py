@@ -133,6 +133,7 @@ ENDED = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("rule", "broken", "said", "healthy"), CASES)
 def test_a_rule_finds_what_breaks_it_and_nothing_just_inside_its_range(rule, broken, said, healthy):
     found = {one.rule.name: one.seen for one in findings(_record(broken))}
@@ -182,6 +183,7 @@ def test_the_docs_hold_the_table_of_rules():
     assert rules_table() in (ROOT / "docs/reference/running.md").read_text()
 
 
+@pytest.mark.slow
 def test_advice_names_keys_that_exist():
     config = composed("experiment=quickstart", "projection=qp", "credit=counterfactual")
     known = _keys(config)
@@ -203,6 +205,7 @@ def _keys(node, prefix: str = "") -> set[str]:
     return found
 
 
+@pytest.mark.slow
 def test_a_folder_of_a_run_is_reported_in_words_with_its_exit_status(tmp_path, capsys):
     run = RunDirectory.prepare(str(tmp_path), "quickstart", "r")
     run.write_config(composed("experiment=quickstart"))

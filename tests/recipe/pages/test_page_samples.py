@@ -150,6 +150,7 @@ def test_of_a_million_samples_a_page_holds_as_many_as_of_any_run(tmp_path):
     assert Counter(row["step"] for row in found.rows) == dict.fromkeys(range(1, 101), SAMPLES // 100)
 
 
+@pytest.mark.slow
 def test_samples_beyond_the_limit_are_counted_and_every_step_keeps_some(tmp_path, monkeypatch):
     runs = [make_run(tmp_path, name, hostile=False) for name in ("a", "b")]
     found = read_samples(runs, 6)

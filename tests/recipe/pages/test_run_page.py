@@ -24,6 +24,8 @@ from recipe.records.versions import VERSION, RecordsError
 from tests.composing import composed
 from tests.recipe.pages.conftest import HOSTILE, make_run
 
+pytestmark = pytest.mark.slow
+
 
 class PageReader(HTMLParser):
     """What a browser would make of a page: elements with their attributes, scripts, and the text outside of them."""
@@ -60,7 +62,6 @@ def read(tmp_path_factory) -> PageReader:
     return PageReader(run_page([make_run(tmp_path_factory.mktemp("run"))], time.time()))
 
 
-@pytest.mark.slow
 def test_the_page_loads_nothing_and_runs_only_the_scripts_whose_digests_it_names(read: PageReader):
     assert not [attributes for _, attributes in read.tags if {"src", "srcset", "action"} & attributes.keys()]
     hrefs = [attributes["href"] for _, attributes in read.tags if "href" in attributes]
@@ -74,7 +75,6 @@ def test_the_page_loads_nothing_and_runs_only_the_scripts_whose_digests_it_names
     assert "unsafe-eval" not in str(policy)
 
 
-@pytest.mark.slow
 def test_what_a_model_wrote_makes_no_element_and_is_shown_whole(read: PageReader):
     assert {tag for tag, _ in read.tags} <= {
         "html", "head", "meta", "title", "link", "style", "body", "header", "div", "h1", "h2", "h3", "span", "code",
@@ -91,7 +91,6 @@ def test_what_a_model_wrote_makes_no_element_and_is_shown_whole(read: PageReader
         assert not set("\x1b\u202e\u202c\ud800") & set(text)
 
 
-@pytest.mark.slow
 def test_the_page_holds_the_numbers_of_the_run(read: PageReader):
     text = " ".join(read.text)
     assert "write 25.0% 50.0% ± 12.5 +25.0" in text
@@ -106,7 +105,6 @@ def test_the_page_holds_the_numbers_of_the_run(read: PageReader):
     assert "run.command" not in text[text.index("differences from") : text.index("the whole configuration")]
 
 
-@pytest.mark.slow
 def test_figures_have_a_place_each_and_metrics_are_complete(read: PageReader):
     places = [one["id"] for tag, one in read.tags if one.get("class") == "figure"]
     assert set(read.island("figures")) == set(places)
@@ -139,7 +137,6 @@ def test_curves_have_the_values_bands_and_lines_of_the_run(run: RunDirectory):
     }  # fmt: skip
 
 
-@pytest.mark.slow
 def test_several_runs_share_panels_and_their_settings_are_compared(tmp_path: Path):
     runs = [make_run(tmp_path, name, hostile=False) for name in ("a", "b")]
     config = composed("experiment=quickstart", "data.seed=6")
@@ -163,7 +160,6 @@ def test_a_long_curve_is_thinned_and_numbers_that_are_none_are_left_out():
     assert values[1] == 1.33333
 
 
-@pytest.mark.slow
 def test_differences_are_found_within_a_command_that_hydra_started_and_leave_it_as_it_was():
     config = composed("experiment=quickstart", "data.seed=5")
     with initialize_config_module("configs", version_base=None):
@@ -173,7 +169,6 @@ def test_differences_are_found_within_a_command_that_hydra_started_and_leave_it_
     assert (("data.seed", "0", "5") in rows, remark) == (True, "")
 
 
-@pytest.mark.slow
 def test_differences_are_those_from_the_experiment_of_the_command():
     config = composed("experiment=quickstart", "data.seed=5")
     rows, remark = differences(config, "python -m recipe.train experiment=quickstart data.seed=5")
@@ -234,7 +229,6 @@ def test_interference_is_in_points_with_the_largest_change_darkest(run: RunDirec
     assert {cell.colour for cell in cells} == {"rgb(0 158 115 / 0.75)"}
 
 
-@pytest.mark.slow
 def test_a_run_that_has_only_begun_has_a_page(tmp_path: Path):
     run = RunDirectory.prepare(str(tmp_path), "quickstart", "r")
     run.write_config(composed("experiment=quickstart"))
@@ -244,7 +238,6 @@ def test_a_run_that_has_only_begun_has_a_page(tmp_path: Path):
     assert "No samples are recorded" in text
 
 
-@pytest.mark.slow
 def test_a_run_that_was_cut_off_while_it_wrote_has_a_page(run: RunDirectory):
     for name in ("metrics.jsonl", "events.jsonl", "generations/train_000003.jsonl"):
         path = run.path / name
@@ -278,7 +271,6 @@ def test_a_refused_start_of_a_new_run_leaves_no_folder(tmp_path):
     assert (other.path / "logs" / "mine").exists()
 
 
-@pytest.mark.slow
 def test_a_time_or_a_file_s_name_that_is_no_number_costs_the_run_no_page(run: RunDirectory):
     with open(run.path / "events.jsonl", "a") as file:
         file.write('{"time": 1e300, "event": "alert"}\n')
@@ -287,7 +279,6 @@ def test_a_time_or_a_file_s_name_that_is_no_number_costs_the_run_no_page(run: Ru
     assert "alert" in run_page([run], time.time())
 
 
-@pytest.mark.slow
 def test_folders_that_cannot_be_read_are_refused_by_name(run: RunDirectory, tmp_path: Path, capsys):
     with pytest.raises(RecordsError, match="is not a run directory"):
         RunDirectory.existing(tmp_path)
@@ -299,7 +290,6 @@ def test_folders_that_cannot_be_read_are_refused_by_name(run: RunDirectory, tmp_
     assert "has version 99 of the records" in capsys.readouterr().err
 
 
-@pytest.mark.slow
 def test_records_that_no_run_wrote_are_reported_in_one_line(run: RunDirectory, monkeypatch: pytest.MonkeyPatch, capsys):
     config = OmegaConf.load(run.path / "config.yaml")
     config.data.train_batch_size = "abc"
@@ -314,7 +304,6 @@ def test_records_that_no_run_wrote_are_reported_in_one_line(run: RunDirectory, m
     assert "has records that cannot be read: OverflowError" in line
 
 
-@pytest.mark.slow
 def test_the_command_writes_the_page_into_the_run_and_caps_its_samples(run: RunDirectory, capsys):
     assert report.main(["page", str(run.path), "--samples", "6"]) == 0
     path = run.path / "run.html"

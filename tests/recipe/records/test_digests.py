@@ -1,8 +1,11 @@
 from pathlib import Path
 
+import pytest
+
 from recipe.records.digests import BLOCK, model_digest, weights_digest
 
 
+@pytest.mark.slow
 def test_the_digest_of_large_weights_reads_blocks_from_their_beginning_to_their_end(tmp_path: Path):
     assert weights_digest(tmp_path) == ""
     file = tmp_path / "model.safetensors"

@@ -36,6 +36,7 @@ def run(tmp_path) -> RunDirectory:
     return run
 
 
+@pytest.mark.slow
 def test_the_table_compares_the_first_validation_with_the_last(run: RunDirectory):
     rows = [(row.skill, row.before, row.after, round(row.change, 6)) for row in skill_table(run)]
     assert rows == [("sql", 0.2, 0.5, 0.3), ("write", 0.4, 0.9, 0.5), ("mean", pytest.approx(0.3), 0.7, 0.4)]
@@ -49,6 +50,7 @@ def test_one_validation_shows_no_change(tmp_path: Path):
     assert [row.points for row in skill_table(run)] == ["-10.0", "+0.0", "-5.0"]
 
 
+@pytest.mark.slow
 def test_a_series_has_the_steps_where_the_metric_was_measured(run: RunDirectory):
     steps, values = series(run.metrics(), "skill/mean/accuracy")
     assert steps == [0, 2]
@@ -90,6 +92,7 @@ def test_the_report_says_which_share_of_answers_was_cut(
     assert (f"**Warning: {told} of the last step's answers were cut" in text) == warned
 
 
+@pytest.mark.slow
 def test_a_run_that_measured_nothing_has_a_report_and_no_curve(tmp_path):
     run = RunDirectory.prepare(str(tmp_path), "quickstart", "r")
     run.write_config(composed("experiment=quickstart"))

@@ -29,6 +29,7 @@ def test_the_bootstrap_interval_is_that_of_the_standard_error_for_many_values() 
     assert bootstrap_interval(values) == interval
 
 
+@pytest.mark.slow
 def test_the_bootstrap_covers_the_mean_in_nineteen_of_twenty_large_samples() -> None:
     rng = np.random.default_rng(1)
     assert 0.88 <= coverage(bootstrap_interval, rng.exponential(1, (100, 60)), 1) <= 0.99

@@ -73,6 +73,7 @@ def test_one_and_true_are_not_the_same_setting(tmp_path: Path):
     assert [repr(one.config["key"]) for one in kept_runs.read(tmp_path / "runs.jsonl.xz")] == ["1", "True"]
 
 
+@pytest.mark.slow
 def test_the_same_runs_give_the_same_bytes(tmp_path: Path):
     one, two = run("a", {"x": 1, "y": 2}), run("b", {"y": 2, "x": 3})
     kept_runs.write(tmp_path / "one.jsonl.xz", [one, two])
@@ -82,6 +83,7 @@ def test_the_same_runs_give_the_same_bytes(tmp_path: Path):
     assert (tmp_path / "one.jsonl.xz").read_bytes() == (tmp_path / "again.jsonl.xz").read_bytes()
 
 
+@pytest.mark.slow
 def test_a_kept_run_is_read_in_the_terms_of_the_current_version(tmp_path: Path):
     kept_runs.write(tmp_path / "runs.jsonl.xz", [run("a", {"protocol": {"kind": "mixed"}}, version=1)])
     (found,) = kept_runs.read(tmp_path / "runs.jsonl.xz")

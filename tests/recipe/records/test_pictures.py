@@ -41,6 +41,7 @@ def test_eight_skills_have_colours_that_differ_for_every_reader(vision: NDArray[
     assert len(set(MARKERS[1 : len(SKILLS) + 1])) == len(SKILLS)
 
 
+@pytest.mark.slow
 def test_the_file_of_a_curve_has_every_skills_colour_and_a_white_ground(tmp_path: Path):
     run = RunDirectory.prepare(str(tmp_path), "many", "r")
     for step in range(3):

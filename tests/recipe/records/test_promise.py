@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import numpy as np
+import pytest
 from matplotlib.figure import Figure
 
 from recipe.keep import _selected
@@ -75,6 +76,7 @@ def test_the_picture_has_a_column_per_constraint_and_gaps_where_it_is_not_protec
     np.testing.assert_array_equal(np.asarray(axes[3].lines[0].get_ydata())[2:], [0.25, 0.0])
 
 
+@pytest.mark.slow
 def test_the_picture_is_saved_in_two_formats_and_only_with_anchors(tmp_path: Path):
     assert draw_promise(ROWS[:1], tmp_path / "none.png") is None
     draw_promise(ROWS, tmp_path / "promise.png")

@@ -101,6 +101,7 @@ def test_a_marker_that_a_kill_left_empty_names_the_newest_checkpoint_again(tmp_p
     assert (marker.read_text() if marker.exists() else None) == (str(last) if last else None)
 
 
+@pytest.mark.slow
 def test_a_folder_that_cannot_be_written_is_refused_with_a_way_out(tmp_path):
     tmp_path.chmod(0o755)
     locked = tmp_path / "locked"

@@ -90,6 +90,7 @@ def test_stages_after_one_that_was_not_measured_do_not_take_its_place(run: RunDi
     assert np.array_equal(record.accuracy, [[0.8, 0.3], [0.5, 0.9]])
 
 
+@pytest.mark.slow
 def test_a_skill_that_validation_has_no_prompt_of_is_not_measured_and_the_others_are(run: RunDirectory):
     """As a small `data.val_max_samples` can cause."""
     record = read_skill_record(run, in_stages("write", "trace"))
@@ -144,6 +145,7 @@ def test_the_end_of_a_stage_has_its_measures_as_metrics(tmp_path: Path):
     assert len(run.metrics()) == 2  # the trainer writes the row, not this
 
 
+@pytest.mark.slow
 def test_the_report_is_written_with_its_pictures(run: RunDirectory):
     folder = update_skill_report(run, in_stages("write", "sql"))
     assert folder == run.path / "skills"

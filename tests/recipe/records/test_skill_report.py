@@ -112,6 +112,7 @@ def test_levels_of_several_skills_forget_those_of_earlier_levels_and_learn_all_o
     assert measures(record)["trained"] == [["a", "b"], ["b", "c"]]
 
 
+@pytest.mark.slow
 def test_stages_that_train_the_same_skills_together_share_a_row_of_the_interference(tmp_path: Path) -> None:
     first = SkillRecord(["a", "b", "c"], [[0.8, 0.4, 0.1], [0.5, 0.6, 0.9]], [0.2, 0.2, 0.0], trained=[[0], [1, 2]])
     other = SkillRecord(["c", "b", "a"], [[0.5, 0.5, 0.1]], [0.0, 0.0, 0.2], trained=[[0, 1]])
@@ -189,6 +190,7 @@ def test_the_interference_has_intervals_from_three_runs_on_and_a_colour_bar_for_
     assert cells(0.5, 0.7, 0.6)[1] == "-30.0\n[-54.8, -5.2]"
 
 
+@pytest.mark.slow
 def test_what_gradients_foresaw_is_averaged_over_the_runs_that_know_it(tmp_path: Path) -> None:
     nan = math.nan
     one = SkillRecord(["a", "b"], [[0.8, 0.4], [0.5, 0.6]], [0.2, 0.2], [[0], [1]], [[nan, nan], [-0.3, 0.1]])
@@ -232,6 +234,7 @@ def test_the_panel_of_predictions_says_what_they_are_of(monkeypatch, source, uni
     assert measures(record)["interference"]["predicted_by"] == source
 
 
+@pytest.mark.slow
 def test_what_was_not_measured_is_null_and_a_dash_and_is_drawn(tmp_path: Path) -> None:
     record = SkillRecord(["write", "sql"], [[0.8, math.nan]], [0.2, math.nan], trained=[[0]])
     write_skill_report(record, tmp_path)
@@ -242,6 +245,7 @@ def test_what_was_not_measured_is_null_and_a_dash_and_is_drawn(tmp_path: Path) -
     assert is_png(tmp_path / "interference.png")
 
 
+@pytest.mark.slow
 def test_pareto_points_are_means_over_seeds_in_the_order_of_epsilon(tmp_path: Path) -> None:
     runs = {
         0.1: [learner(0.5, 0.9), learner(0.7, 0.7)],
@@ -305,6 +309,7 @@ def test_accuracies_that_do_not_fit_the_skills_are_refused(tmp_path: Path) -> No
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 def test_every_arm_has_its_own_shape(monkeypatch) -> None:
     arms = {f"arm{number}": [learner(0.5, 0.9), learner(0.7, 0.7)] for number in range(12)}
     (axes,) = drawn(monkeypatch, skill_pictures.draw_arms, arms).axes
@@ -312,6 +317,7 @@ def test_every_arm_has_its_own_shape(monkeypatch) -> None:
     assert len(set(faint)) == len(faint) == 12
 
 
+@pytest.mark.slow
 def test_a_picture_is_saved_in_two_formats_and_equal_data_give_equal_files(tmp_path: Path) -> None:
     one, other = tmp_path / "one.png", tmp_path / "other.png"
     for path in (one, other):

@@ -9,6 +9,16 @@ from recipe.records import versions
 from recipe.records.run_directory import RunDirectory
 from recipe.records.versions import CHANGES, VERSION, RecordsError, SettingsChange, starting_weights, upgraded
 
+ADDED_LATER = {
+    "mapping": "add",
+    "prefixes": "even",
+    "discount": 1.0,
+    "max_probability": 1.0,
+    "align": False,
+    "coverage": False,
+    "all_or_nothing": False,
+}
+
 
 def old() -> DictConfig:
     return OmegaConf.create(
@@ -26,13 +36,7 @@ def test_an_old_run_gets_the_keys_that_it_lacks_with_what_it_did(tmp_path):
         "kind": "counterfactual",
         "zero_advantage": True,
         "min_valid": 2,
-        "mapping": "add",
-        "prefixes": "even",
-        "discount": 1.0,
-        "max_probability": 1.0,
-        "align": False,
-        "coverage": False,
-        "all_or_nothing": False,
+        **ADDED_LATER,
     }
     assert config.actor_rollout_ref.actor.fsdp_config.seed == 7  # seeds follow the run's seed
     assert set(config) == {"data", "credit", "actor_rollout_ref"}  # adds no group
@@ -93,13 +97,7 @@ def test_a_setting_that_became_a_list_is_read_as_one():
     assert upgraded(kept, 3, "shapley.s0").credit == {
         "kind": "counterfactual",
         "methods": ["shapley"],
-        "mapping": "add",
-        "prefixes": "even",
-        "discount": 1.0,
-        "max_probability": 1.0,
-        "align": False,
-        "coverage": False,
-        "all_or_nothing": False,
+        **ADDED_LATER,
     }
     off = OmegaConf.create({"credit": {"kind": "off"}})
     assert "methods" not in upgraded(off, 3, "grpo.s0").credit

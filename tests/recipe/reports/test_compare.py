@@ -64,6 +64,7 @@ def test_evaluations_of_other_problems_are_not_compared():
         compare(samples({"a": True}), samples({"b": True}))
 
 
+@pytest.mark.slow
 def test_the_command_prints_both_and_warns_of_other_settings(tmp_path, capsys):
     for name, right, sampling in (("base", False, "eval@1"), ("trained", True, "eval@k")):
         folder = EvaluationFolder(tmp_path / name)

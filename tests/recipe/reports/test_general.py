@@ -46,6 +46,7 @@ def measured_run(folder: Path, name: str, after: float, **other: object) -> RunD
     return run
 
 
+@pytest.mark.slow
 def test_the_table_is_the_same_from_a_folder_and_from_kept_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     study = tmp_path / "study"
     for name, after in (("grpo.s0", 2.3), ("grpo.s1", 2.5), ("safe.s0", 2.1), ("safe.s1", 2.2)):
@@ -86,6 +87,7 @@ def test_a_measured_run_is_still_a_finished_one(tmp_path: Path):
     assert [event["event"] for event in run.events()] == [EVENT, "end"]
 
 
+@pytest.mark.slow
 def test_a_kept_run_is_kept_again_once_it_was_measured(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     study, file = tmp_path / "study", tmp_path / "kept.jsonl.xz"
     run = finished_run(study, "grpo.s0")
@@ -97,6 +99,7 @@ def test_a_kept_run_is_kept_again_once_it_was_measured(tmp_path: Path, capsys: p
     assert "+0.5000" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_a_run_records_its_loss_once_for_a_text(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):

@@ -11,6 +11,8 @@ from recipe.evaluation.folder import EvaluationFolder
 from recipe.records.run_directory import RunDirectory
 from recipe.reports import hacks
 
+pytestmark = pytest.mark.slow
+
 
 def finish(folder: Path, name: str, *shares: list[float]) -> RunDirectory:
     run = RunDirectory.prepare(str(folder), "a", name)

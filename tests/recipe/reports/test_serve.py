@@ -23,6 +23,8 @@ from recipe.reports import serve
 from recipe.reports.serve import MOST, application
 from tests.recipe.pages.conftest import HOSTILE, make_run
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[3]
 NAME = HOSTILE.replace("/", "|").replace("\ud800", "")
 """A folder's name as hostile as a model's text; a file system refuses only the slash and half a character."""
@@ -78,7 +80,6 @@ def test_every_answer_forbids_what_it_does_not_need(served: TestClient):
         assert "access-control-allow-origin" not in headers
 
 
-@pytest.mark.slow
 def test_pages_are_made_of_one_run_or_of_several(served: TestClient):
     one = served.get("/page", params={"run": "quickstart/a"})
     assert one.status_code == 200
@@ -90,7 +91,6 @@ def test_pages_are_made_of_one_run_or_of_several(served: TestClient):
     assert "<script>document.title" not in both.text
 
 
-@pytest.mark.slow
 def test_a_page_is_regenerated_when_a_file_changed_and_only_then(tmp_path: Path, monkeypatch):
     run = make_run(tmp_path, "a")
     made = []
@@ -229,7 +229,6 @@ def listening_addresses(process: int) -> set[str]:
     return {row[1].partition(":")[0] for row in rows if row[3] == "0A" and f"socket:[{row[9]}]" in sockets}
 
 
-@pytest.mark.slow
 def test_the_command_serves_on_the_loopback_and_ends_cleanly_by_control_c(command: subprocess.Popen[str]):
     assert command.stdout is not None
     line = command.stdout.readline()

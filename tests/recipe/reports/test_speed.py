@@ -12,6 +12,8 @@ from recipe.records.pictures import MARKERS
 from recipe.records.run_directory import RunDirectory
 from recipe.reports import speed
 
+pytestmark = pytest.mark.slow
+
 
 def finish(folder: Path, name: str, accuracies: list[float], length: float = 50.0, end: bool = True) -> RunDirectory:
     """A run of 8 samples per update with a validation at every second update; verifying takes 1 s per update."""

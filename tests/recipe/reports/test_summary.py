@@ -71,6 +71,7 @@ def test_a_run_without_a_validation_ends_with_a_message(tmp_path, capsys):
     assert "holds no run with a validation" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_run_of_a_later_release_is_refused_by_its_version(tmp_path, capsys):
     run = RunDirectory.prepare(str(tmp_path), "e", "grpo.s0")
     run.write_config(composed("experiment=quickstart"))

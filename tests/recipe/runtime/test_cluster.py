@@ -36,6 +36,7 @@ sys.stdin.read()
 """
 
 
+@pytest.mark.slow
 def test_a_second_run_is_refused_with_the_holder_named_until_the_first_is_gone(tmp_path):
     path = str(tmp_path / "lock")
     with subprocess.Popen(
@@ -63,6 +64,7 @@ def test_a_run_with_its_own_ray_claims_the_machine_before_its_first_record(monke
     assert len(claimed) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("path", "named"),
     [
@@ -90,6 +92,7 @@ def test_workers_of_a_run_with_its_own_ray_on_a_cpu_are_forked_unless_another_co
     assert interpreter("/usr/bin/python3", config) == {}
 
 
+@pytest.mark.slow
 def test_ray_waits_long_enough_for_the_imports_of_a_server(monkeypatch, tmp_path) -> None:
     waits = "RAY_worker_register_timeout_seconds"
     monkeypatch.setenv(waits, "1")

@@ -12,6 +12,8 @@ import pytest
 from tests.composing import composed
 from workers.cpu.collection import OBJECTS, collect_rarely
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(autouse=True)
 def thresholds() -> Iterator[None]:

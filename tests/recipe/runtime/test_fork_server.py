@@ -17,6 +17,8 @@ import pytest
 
 from recipe.runtime import fork_server
 
+pytestmark = pytest.mark.slow
+
 WORKER = """
 import sys
 imported = sorted({"numpy", "ray", "wave"} & set(sys.modules))

@@ -5,7 +5,11 @@ import socket
 import tempfile
 from pathlib import Path
 
+import pytest
+
 from recipe.runtime.left_weights import remove_left_weights, unused
+
+pytestmark = pytest.mark.slow
 
 
 def test_what_no_process_maps_or_listens_at_is_removed(tmp_path: Path):

@@ -28,6 +28,7 @@ def sigterm() -> None:
     time.sleep(0.01)
 
 
+@pytest.mark.slow
 def test_a_command_ends_with_its_parent_even_if_that_is_killed(tmp_path: Path):
     start = (
         "import subprocess, time; from recipe.runtime.stop_request import end_with_parent as ending\n"

@@ -122,6 +122,7 @@ def test_each_turn_of_a_seeded_sample_has_its_own_seed(played):
     assert without.seeds == [None, None]
 
 
+@pytest.mark.slow
 @given(
     st.tuples(st.integers(0, 9), st.integers(0, 9), st.booleans(), st.integers(0, 9), st.integers(0, 9)),
     st.tuples(st.integers(0, 9), st.integers(0, 9), st.booleans(), st.integers(0, 9), st.integers(0, 9)),
@@ -161,6 +162,7 @@ def test_the_run_configuration_names_a_manager_whose_workers_know_our_agents():
         assert _agent_loop_registry[agent]["_target_"] == f"recipe.training.agents.{target}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("validate", "left"), [(False, [("u", 3)]), (True, [])])
 async def test_a_sample_whose_agent_fails_is_not_waited_for_by_its_siblings(monkeypatch, validate, left):
     worker = SkillCreditAgentLoopWorker.__ray_metadata__.modified_class

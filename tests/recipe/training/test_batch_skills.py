@@ -36,6 +36,7 @@ def test_all_samples_of_a_prompt_are_in_the_same_half_and_halves_alternate_withi
     assert prompt_halves(skills, ["a", "a", "b", "c", "a", "d", "e"]).tolist() == [0, 0, 0, 1, 0, 1, 0]
 
 
+@pytest.mark.slow
 @given(st.permutations([f"{uid}_{session}_0" for uid in ("b", "a", "c") for session in (0, 2, 10)]))
 def test_a_batch_is_in_one_order_whichever_samples_were_finished_first(finished):
     order = by_prompt(finished, {"b": 3, "a": 4, "c": 7, "z": 5})
@@ -53,6 +54,7 @@ def test_padding_stands_in_for_memory_samples_that_failed():
     assert memory_flags(batch("a", "pad1"), set(), 8) == [False, False]
 
 
+@pytest.mark.slow
 @given(st.permutations(range(6)))
 def test_the_same_padding_stands_in_whatever_the_order(order):
     step = batch("a", "pad1", "m", "pad1", "pad2", "b")
@@ -79,6 +81,7 @@ def test_every_rank_gets_as_many_of_either_kind():
         balanced_over_ranks([True, True, True, False, False], [1] * 5, 2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("skills", [4, 8])
 @pytest.mark.parametrize("ranks", [1, 8, 16, 32])
 def test_padding_costs_at_most_a_fifth_of_the_passes_for_constraints(

@@ -56,6 +56,7 @@ def shaped(texts: Sequence[str], advantages: Sequence[float], **plan) -> tuple[l
     return shaped_by_credit(plain, torch.ones_like(plain), ["g"] * len(texts), infos, credit, 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "plan", [{}, {"methods": ("delete", "replace"), "choice": "informative"}], ids=["own", "group"]
 )

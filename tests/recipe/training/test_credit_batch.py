@@ -317,6 +317,7 @@ def test_credit_shares_out_the_advantages_of_verls_other_estimators_as_those_of_
     assert (found[:, 0] - found[:, 2]).abs().max() > 0.1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("score", [0.7, 5 / 7, 1 / 3, 0.1])
 @pytest.mark.parametrize("mapping", ["add", "scale", "redistribute"])
 def test_a_group_of_equal_scores_has_no_advantage_but_the_rounding_of_their_mean(score: float, mapping: CreditMapping):

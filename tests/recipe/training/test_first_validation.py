@@ -13,6 +13,8 @@ from recipe.training.protector import Protector
 from recipe.training.trainer import SkillCreditTrainer
 from tests.composing import composed
 
+pytestmark = pytest.mark.slow
+
 WORDS = (
     "experiment=paper_b",
     "run.share_first_validation=false",
@@ -50,7 +52,6 @@ def test_it_is_the_row_of_step_zero_in_a_new_run(trainer: SkillCreditTrainer):
     assert measured(trainer, 0, 0) == [0]
 
 
-@pytest.mark.slow
 def test_it_takes_the_place_of_the_row_that_was_not_written(trainer: SkillCreditTrainer):
     measured(trainer, 0, 0)
     assert measured(trainer, 2, 2) == [0, 2]
@@ -64,7 +65,6 @@ def test_it_does_not_replace_a_row_that_was(trainer: SkillCreditTrainer):
     assert row["critic/score/mean"] == 0.75
 
 
-@pytest.mark.slow
 def test_one_that_only_a_restart_makes_decides_nothing(trainer: SkillCreditTrainer):
     """An uninterrupted run would not have this validation."""
     measured(trainer, 3, 3)

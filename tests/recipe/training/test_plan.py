@@ -119,6 +119,7 @@ def test_dealt_numbers_follow_their_weights_within_one():
     assert np.abs(owed).max() < 2
 
 
+@pytest.mark.slow
 @given(sizes=st.lists(st.integers(1, 500), min_size=1, max_size=6), spare=st.integers(0, 20))
 def test_every_batch_has_all_skills_and_each_its_share_over_the_steps(sizes: list[int], spare: int):
     batch, steps = len(sizes) + spare, 40

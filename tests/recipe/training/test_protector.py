@@ -56,6 +56,7 @@ def validation(**accuracies: float) -> dict[str, float]:
     return {f"skill/{name}/accuracy": value for name, value in accuracies.items()}
 
 
+@pytest.mark.slow
 def test_nothing_is_protected_without_projection():
     protector = Protector(changed({"method": "off"}))
     protector.record_validation(validation(**dict.fromkeys(SKILLS, 0.5)))
@@ -222,6 +223,7 @@ def test_a_store_smaller_than_the_anchor_set_freezes_all_that_it_holds_in_mixed(
     assert [each.anchored for each in protection_of(protector).constraints] == [3, 0]
 
 
+@pytest.mark.slow
 def test_noise_with_enough_agreement_is_accepted():
     assert changed({"noise": 2.0, "agreement": 0.61}).projection.noise == 2.0
     assert changed({"noise": 0.5, "agreement": 0.1}).projection.noise == 0.5
@@ -241,6 +243,7 @@ def test_anchors_survive_a_checkpoint_and_end_when_their_skill_is_trained_again(
     assert anew.anchor is None
 
 
+@pytest.mark.slow
 def test_a_level_without_its_solutions_and_a_lost_file_are_refused(tmp_path):
     protector = loop()
     solutions_of(protector).add("sql", "p0", SOLUTIONS[0])
@@ -277,6 +280,7 @@ def test_rollouts_have_the_reward_of_their_samples_as_level_and_its_units():
     assert (later.level, later.anchor, later.unit, later.error) == (0.5, 0.75, 1.0, math.inf)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("length", [1, 3, 6])
 @pytest.mark.parametrize("standardized", [True, False])
 def test_the_unit_of_rollouts_turns_their_objective_into_reward(length: int, standardized: bool):
@@ -311,6 +315,7 @@ def test_an_anchor_from_rollouts_waits_for_two_prompts_and_is_never_exact():
     assert taken.error == pytest.approx((2 * 5 / 6 * 1 / 6 / 4) ** 0.5)  # of the anchor's error and the level's
 
 
+@pytest.mark.slow
 def test_the_random_signs_of_a_control_differ_between_steps_seeds_and_orders_of_skills():
     found = set()
     for seed, order, step in itertools.product((0, 1), (None, SKILLS), (1, 2)):
@@ -333,6 +338,7 @@ def test_epsilon_is_the_most_specific_one():
 VERIFIED = {"verify": True, "constraint_source": "solutions"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("projection", "message"),
     [
@@ -380,6 +386,7 @@ def test_what_it_knows_survives_a_checkpoint():
     assert solutions_of(restored).of("write") == [SOLUTIONS[2]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [

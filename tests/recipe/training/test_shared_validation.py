@@ -18,6 +18,8 @@ from recipe.training.protector import Protector
 from recipe.training.trainer import SkillCreditTrainer
 from tests.composing import composed
 
+pytestmark = pytest.mark.slow
+
 COMMIT = "0123456789ab"
 START = {"commit": COMMIT, "processor": "AMD EPYC, AVX2, threads: 1"}
 THIRD = 1 / 3

@@ -116,6 +116,7 @@ OTHER = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", IDLE)
 def test_code_that_does_nothing_makes_no_other_program(kind):
     assert same_program(IDLE[kind], ORIGINAL, ["f"])

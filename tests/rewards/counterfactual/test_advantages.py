@@ -16,6 +16,7 @@ def algorithm(estimator, **options):
     return OmegaConf.create({"adv_estimator": estimator, "use_kl_in_reward": False, "gamma": 1.0} | options)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("estimator", GROUP_RELATIVE)
 @pytest.mark.parametrize("scores", [[0.0], [1.0], [0.1] * 3, [0.0] * 4, [1.0] * 8, [0.0, 0.1], [0.5, 0.5, 1.0]])
 def test_the_rule_of_replays_is_what_verls_estimator_makes_of_the_group(estimator, scores):

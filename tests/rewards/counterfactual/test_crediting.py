@@ -470,6 +470,7 @@ async def test_a_worker_full_of_waiting_samples_lets_further_ones_continue(monke
     assert [one.unmet for one in together] == [1, 1, 1, 1, 0, 0, 0]
 
 
+@pytest.mark.slow
 async def test_the_tests_that_each_step_decides_come_with_its_credit():
     """Through the real sandbox."""
     text = "def f(n):\n    if n > 1:\n        n = 1\n    return n"
@@ -491,6 +492,7 @@ async def test_the_tests_that_each_step_decides_come_with_its_credit():
         assert (await service(plan={"methods": methods}).credit(one, TOKENIZER, judge)).whole.tolist() == []
 
 
+@pytest.mark.slow
 async def test_a_line_without_which_the_program_never_ends_gets_no_credit_and_little_time():
     """Through the real sandbox, whose own limit is 5 s."""
     text = "def f(n):\n    i = 0\n    while i < n:\n        i += 1\n    return i"

@@ -105,6 +105,7 @@ _BODY = st.recursive(
 )  # fmt: skip
 
 
+@pytest.mark.slow
 @given(_BODY, st.data())
 def test_every_choice_of_statements_leaves_a_program_with_no_other_statements(lines, data):
     code = "def f(a, b):\n" + "\n".join(" " + line for line in lines)

@@ -47,6 +47,7 @@ def credits_of(solution, siblings=(), judge=share, seen=None, seed=0, **plan):
 SHARES = st.lists(st.integers(0, 9), min_size=1, max_size=5)
 
 
+@pytest.mark.slow
 @given(st.integers(1, 40), SHARES)
 def test_a_budget_is_shared_equally_and_nothing_is_left_while_a_method_needs_more(budget, needs):
     shares = shared_budget(budget, needs)
@@ -59,6 +60,7 @@ def test_a_budget_is_shared_equally_and_nothing_is_left_while_a_method_needs_mor
 CREDIT = st.sampled_from([-1.0, -0.5, 0.0, 0.25, 1.0, math.nan])
 
 
+@pytest.mark.slow
 @given(CREDIT, CREDIT, CREDIT)
 def test_the_most_negative_evidence_counts_then_what_the_step_earns_then_the_replacement(deleted, cut, replaced):
     nothing = np.full((1, 1), math.nan)
@@ -176,6 +178,7 @@ def test_a_step_that_no_run_can_reach_has_credit_0_without_a_replay():
     assert found.replays == 3
 
 
+@pytest.mark.slow
 @given(
     st.sets(st.integers(0, 3)),
     st.sampled_from([("delete",), ("truncate",), ("shapley",), ("replace",), ("delete", "replace")]),
@@ -222,6 +225,7 @@ def exact(worth: dict[tuple[bool, ...], float], orders: Sequence[tuple[int, ...]
     return values
 
 
+@pytest.mark.slow
 @given(st.integers(0, 1000), st.integers(2, 4), st.integers(15, 40))
 def test_shapley_values_of_up_to_four_blocks_are_exact_with_budget_for_all_coalitions(seed, blocks, budget):
     worth = worth_of(seed, blocks)
@@ -241,6 +245,7 @@ def test_sampled_orders_come_with_their_reverses_so_that_pairwise_effects_are_ex
     assert found.replays == 7
 
 
+@pytest.mark.slow
 @given(st.sets(st.sampled_from(NAMES[:4]), min_size=1, max_size=3))
 def test_a_coalition_that_could_not_be_judged_spoils_only_the_orders_that_hold_it(kept):
     worth = worth_of(7)

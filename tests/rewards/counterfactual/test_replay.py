@@ -64,6 +64,7 @@ def test_all_or_nothing_a_step_has_all_of_the_reward_or_nothing():
     assert credits_of(additive, **cuts).values == [0, 0, 0, 1]
 
 
+@pytest.mark.slow
 @given(*[st.lists(st.sampled_from("abc"), max_size=4)] * 4)
 def test_changed_lines_are_what_lies_between_equal_beginnings_and_ends(first, cut, put, last):
     old, new = first + cut + last, first + put + last
@@ -148,6 +149,7 @@ def test_all_or_nothing_single_tests_are_not_known_to_credits_but_to_readers():
     assert [(one.score, one.tests) for one in found.replayed][:2] == [(0.75, "0111"), (0.75, "1011")]
 
 
+@pytest.mark.slow
 def test_a_sample_keeps_as_many_replays_as_a_reader_can_use():
     program = "\n".join(f"x{number} = {number}" for number in range(50))
     assert len(credits_of(lambda lines: len(lines) / 50, program).replayed) == MOST
@@ -178,6 +180,7 @@ def table_reward(table):
 TABLES = st.lists(st.floats(0, 1), min_size=16, max_size=16)
 
 
+@pytest.mark.slow
 @given(TABLES, st.sampled_from(["truncate", "shapley"]), st.integers(1, 12), st.integers(0, 5))
 def test_truncation_telescopes_and_shapley_is_efficient_at_every_budget(table, method, budget, seed):
     found = credits_of(table_reward(table), methods=(method,), budget=budget, seed=seed)
@@ -185,6 +188,7 @@ def test_truncation_telescopes_and_shapley_is_efficient_at_every_budget(table, m
     assert found.replays <= max(budget, 1)
 
 
+@pytest.mark.slow
 @given(TABLES, st.sampled_from(["delete", "truncate", "shapley"]), st.integers(0, 5))
 def test_the_same_seed_gives_the_same_credits(table, method, seed):
     first, second = (credits_of(table_reward(table), methods=(method,), budget=3, seed=seed) for _ in range(2))
@@ -365,6 +369,7 @@ def test_a_plan_that_cannot_be_is_refused(options, message):
         Plan(**options)
 
 
+@pytest.mark.slow
 @given(st.integers(1, 50), st.integers(1, 20))
 def test_blocks_cover_all_steps_evenly(steps, blocks):
     found = even_blocks(steps, blocks)
@@ -479,6 +484,7 @@ def test_the_budget_of_resampling_counts_continuations_and_values_are_their_mean
     assert found.values == pytest.approx([0.0, 0.0, 0.25, 0.25])
 
 
+@pytest.mark.slow
 @given(TABLES, TABLES, st.integers(2, 12), st.integers(1, 2))
 def test_adaptive_prefixes_telescope_whatever_the_policy_writes(table, direct, budget, continuations):
     """The policy's continuations, which hold an x, have other rewards than solutions with a step deleted."""

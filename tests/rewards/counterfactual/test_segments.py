@@ -58,6 +58,7 @@ def test_an_unknown_unit_is_refused_with_the_valid_ones():
         segment("x = 1", "word")  # type: ignore[arg-type]  # no unit
 
 
+@pytest.mark.slow
 @given(st.text(alphabet="ab=1:\n \tdefi`é€", max_size=80), st.sampled_from(UNITS), st.booleans())
 def test_steps_are_in_order_do_not_overlap_and_hold_something(solution, unit, text_steps):
     try:

@@ -126,6 +126,7 @@ REWARDS = st.sampled_from([0.0, 0.5, 1.0, math.nan])
 METHODS = st.sampled_from([("delete", "replace"), ("replace", "delete", "truncate"), ("replace",), ("shapley",)])
 
 
+@pytest.mark.slow
 @given(TEXTS, st.lists(st.tuples(TEXTS, REWARDS), max_size=5), METHODS, st.sampled_from(CHOICES), st.integers(3, 9))
 def test_no_group_breaks_an_estimate_or_overspends(solution, others, methods, choice, budget):
     async def verify(text):

@@ -13,6 +13,8 @@ from rewards.counterfactual.segments import NoSteps, Unit, segment
 from rewards.counterfactual.siblings import renamed
 from rewards.counterfactual.step_keys import parts_of, state_keys
 
+pytestmark = pytest.mark.slow
+
 
 def keyed(*solutions: str, unit: Unit = "statement", asked: Sequence[str] = ()) -> list[dict[str, str]]:
     """For each solution its steps, as written, by key; a step without a key is left out."""
@@ -250,7 +252,6 @@ def test_statements_that_no_run_can_reach_are_known(solution, unreached):
     assert found == unreached
 
 
-@pytest.mark.slow
 def test_thousands_of_steps_are_keyed_fast():
     def program(own: int) -> str:
         targets = [f"{'xyz'[(number + own) % 3]}{number % 7}" for number in range(950)]

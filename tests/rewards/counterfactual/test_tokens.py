@@ -10,6 +10,8 @@ from data_prep.micro.model import make_tokenizer
 from rewards.counterfactual.tokens import _by_decoding, token_offsets, token_steps
 from tests.rewards.made_tokenizers import ADDED, MAKERS, ROLE, TEXT, made
 
+pytestmark = pytest.mark.slow
+
 TOKENIZER = make_tokenizer()
 LETTERS = "abdefhnort019()[]=+,.:'!?_é漢😀 \n\t"
 texts = st.one_of(st.text(alphabet=LETTERS, max_size=40), st.lists(st.sampled_from(TEXT), max_size=3).map(" ".join))
@@ -82,7 +84,6 @@ def _check_cover(tokenizer, ids):
 @every_kind
 @given(data=st.data())
 @settings(max_examples=25)
-@pytest.mark.slow
 def test_any_tokens_of_any_tokenizer_cover_their_text(kind: str, data: st.DataObject) -> None:
     tokenizer = made(kind)
     _check_cover(tokenizer, data.draw(st.lists(st.integers(0, len(tokenizer) - 1), max_size=40)))

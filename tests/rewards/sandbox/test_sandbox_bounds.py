@@ -27,6 +27,8 @@ from rewards.sandbox.server.listener import BadRequest, parse
 from rewards.sandbox.worker import zygote
 from tests.rewards.sandbox.conftest import HTTP, ServerProcess, start_server
 
+pytestmark = pytest.mark.slow
+
 GOOD = {"code": "print(1)", "language": "python"}
 MIB = 1 << 20
 
@@ -124,7 +126,6 @@ def replaced_workers(server: ServerProcess) -> int:
     return int(found[1])
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("route", "name"), [("/run_code", name) for name in REQUESTS] + [("/run_batch", name) for name in BATCHES]
 )
@@ -146,7 +147,6 @@ def test_every_request_has_its_status_and_no_worker_is_lost(bounded: ServerProce
     assert replaced_workers(bounded) == 0
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("route", ["/run_code", "/run_batch"])
 @pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x"])
 def test_other_content_types_are_422(bounded: ServerProcess, route: str, kind: str) -> None:
@@ -154,7 +154,6 @@ def test_other_content_types_are_422(bounded: ServerProcess, route: str, kind: s
     assert (response.status_code, response.json()["detail"][0]["loc"]) == (422, ["body"])
 
 
-@pytest.mark.slow
 def test_a_program_that_is_too_large_is_refused_alone(bounded: ServerProcess) -> None:
     programs = [{"code": "print(1)"}, {"code": "print(2)", "stdin": "1" * (33 * MIB)}, {"code": "print(3)"}]
     lines = [json.loads(line) for line in post(bounded, "/run_batch", {"programs": programs}).text.split("\n") if line]
@@ -166,7 +165,6 @@ def test_a_program_that_is_too_large_is_refused_alone(bounded: ServerProcess) ->
     assert replaced_workers(bounded) == 0
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("size", "refused"), [(12, False), (17, True)], ids=["fits between program and judge", "does not fit"]
 )
@@ -186,7 +184,6 @@ def test_tests_whose_values_do_not_fit_are_refused_not_failed(bounded: ServerPro
     assert replaced_workers(bounded) == 0
 
 
-@pytest.mark.slow
 def test_files_come_back_until_they_are_too_large_together(bounded: ServerProcess) -> None:
     answer = post(bounded, "/run_code", {**GOOD, "code": BIG_FILES, "fetch_files": FETCHED}).json()
     assert {name: len(base64.b64decode(text)) for name, text in answer["files"].items()} == {
@@ -195,7 +192,6 @@ def test_files_come_back_until_they_are_too_large_together(bounded: ServerProces
     }
 
 
-@pytest.mark.slow
 def test_callers_that_disconnect_free_their_places(bounded: ServerProcess) -> None:
     body = json.dumps({"programs": [{"code": "import time; time.sleep(0.05)"}] * 50}).encode()
     head = f"POST /run_batch HTTP/1.1\r\nhost: localhost\r\ncontent-length: {len(body)}\r\n\r\n".encode()
@@ -249,7 +245,6 @@ def impatient() -> Iterator[ServerProcess]:
     server.stop()
 
 
-@pytest.mark.slow
 def test_slow_and_half_open_requests_are_closed(impatient: ServerProcess) -> None:
     callers = {name: connect(impatient) for name in SLOW}
     answers = dict.fromkeys(SLOW, b"")
@@ -288,14 +283,12 @@ def _drip(caller: socket.socket, piece: bytes, answers: dict[str, bytes], name: 
     return False
 
 
-@pytest.mark.slow
 def test_an_endless_head_is_cut_off(bounded: ServerProcess) -> None:
     with connect(bounded) as caller:
         caller.sendall(HEAD + b"x-long: " + b"a" * (4 * listener.MAX_HEAD))
         assert caller.recv(65536).split(b" ")[1] == b"431"
 
 
-@pytest.mark.slow
 def test_connections_are_bounded_and_open_ones_continue() -> None:
     # Half of the descriptors that the process may have.
     server = start_server(workers=1, prefix=["prlimit", "--nofile=400:400"])
@@ -312,7 +305,6 @@ def test_connections_are_bounded_and_open_ones_continue() -> None:
         server.stop()
 
 
-@pytest.mark.slow
 async def test_the_client_sends_a_large_batch_in_parts(bounded: ServerProcess, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transport, "LARGEST_BODY", 10_000)
     async with Sandbox(bounded.url) as sandbox:

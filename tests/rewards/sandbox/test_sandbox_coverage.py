@@ -116,6 +116,7 @@ PIECES = ["x = 1", "if x:\n    y = 2\nelse:\n    y = 3", "def f():\n    'Text.'"
           "match x:\n    case 1:\n        pass", "with x as y:\n    pass", "async def g():\n    await x"]  # fmt: skip
 
 
+@pytest.mark.slow
 @given(st.lists(st.sampled_from(PIECES), min_size=1, max_size=6))
 def test_the_sandbox_counts_statements_as_credit_does(pieces: list[str]):
     tree = ast.parse("\n".join(pieces))

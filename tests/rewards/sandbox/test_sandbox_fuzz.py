@@ -27,6 +27,8 @@ from rewards.sandbox.worker.execution import Child
 from rewards.sandbox.worker.streams import MAX_ANSWER
 from tests.rewards.sandbox.hostile_frames import FIXED, mutated
 
+pytestmark = pytest.mark.slow
+
 FRAMES = 20_000
 SHORT = [bytes(body) for length in range(3) for body in itertools.product(range(256), repeat=length)]
 anything = st.recursive(
@@ -100,12 +102,10 @@ READERS = [read_by_worker, read_by_judge, read_of_judge, read_by_fallback]
 
 @pytest.mark.parametrize("read", READERS)
 @pytest.mark.parametrize("body", FIXED)
-@pytest.mark.slow
 def test_valid_and_odd_frames_raise_nothing_but_the_schemas_own(read: Any, body: bytes) -> None:
     read(body[:MAX_ANSWER])
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("read", READERS)
 def test_random_and_mutated_frames_raise_nothing_but_the_schemas_own(read: Any) -> None:
     for body in itertools.chain(SHORT, map(mutated, range(FRAMES)), some_bytes()):
@@ -130,7 +130,6 @@ def test_any_bytes_raise_nothing_but_the_schemas_own(read: Any, body: bytes) -> 
     read(body)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("limit", range(1, 10))
 def test_any_stream_is_frames_or_too_large(limit: int) -> None:
     rng = random.Random(limit)
@@ -172,7 +171,6 @@ def fed(stream: bytes, limit: int, rng: random.Random) -> tuple[list[bytes], boo
     return received, False
 
 
-@pytest.mark.slow
 def test_a_control_channel_accepts_one_byte_per_run() -> None:
     for data in itertools.chain(SHORT, some_bytes(), (program.DONE * runs for runs in range(200))):
         child = object.__new__(Child)
@@ -188,7 +186,6 @@ LINES = [
 ]  # fmt: skip
 
 
-@pytest.mark.slow
 def test_any_standard_error_is_classified() -> None:
     rng = random.Random(0)
     for _ in range(FRAMES):

@@ -9,6 +9,8 @@ import pytest
 
 from tests.rewards.sandbox.in_process import check
 
+pytestmark = pytest.mark.slow
+
 PROGRAM = """
 import collections, contextlib, enum, dataclasses, re
 from collections import namedtuple, Counter, OrderedDict, defaultdict, deque

@@ -34,6 +34,7 @@ async def test_returned_values_are_compared_as_data(body, args, expected, score)
     assert await score_of(f"def f({arguments}):\n    {body}", (args, expected)) == score
 
 
+@pytest.mark.slow
 async def test_a_call_that_does_not_return_is_wrong():
     calls = ([0], 0), ([1], 1)
     assert await score_of("def f(x):\n    while x: pass\n    return x", *calls, timeout=0.5) == 0.5
@@ -52,6 +53,7 @@ async def test_imports_from_the_future_stay_first():
         assert await score_of(f"{start}{rest}def f(x: Any) -> Any:\n    return isqrt(x)", ([16], 4)) == 1.0
 
 
+@pytest.mark.slow
 async def test_a_bare_item_is_right_if_all_expected_values_are_lists_of_one():
     bare, listed = "def f(x):\n    return x", "def f(x):\n    return [x]"
     calls = ([1], [1]), ([2], [2])

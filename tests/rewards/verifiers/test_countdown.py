@@ -119,6 +119,7 @@ EXPRESSIONS = st.recursive(
 )
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(EXPRESSIONS)
 def test_values_are_exact_and_every_number_is_seen(expression):

@@ -126,6 +126,7 @@ def test_a_library_that_only_the_solution_imported_is_imported_by_the_test(solut
     assert with_imports(solution, test) == before + test
 
 
+@pytest.mark.slow
 @given(st.text(max_size=60))
 def test_what_is_no_python_raises_syntax_or_value_error_only(text):
     try:

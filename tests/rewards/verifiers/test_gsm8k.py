@@ -311,6 +311,7 @@ async def test_a_sandbox_without_math_verify_masks_the_answer(monkeypatch):
     assert await error_of("84 / 2", "42", gsm8k_extraction="math_verify") == "infrastructure"
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(st.integers(), st.integers(0, 9))
 def test_separators_and_zeros_do_not_matter(number, zeros):

@@ -104,6 +104,7 @@ def test_in_bfloat16_the_error_is_about_pefts(products: Products):
     assert {name: one.dtype for name, one in ours.items()} == {name: one.dtype for name, one in theirs.items()}
 
 
+@pytest.mark.slow
 def test_gradients_accumulate_over_passes():
     model = adapted()
     use_lora_products(model)
@@ -131,6 +132,7 @@ def test_gradients_of_checkpointed_layers_are_pefts(products: Products):
     assert products.count == 2 * 14
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_under_autocast_the_error_is_about_pefts(dtype: torch.dtype, products: Products):
     def autocast() -> AbstractContextManager:
@@ -179,6 +181,7 @@ def test_several_adapters_are_left_to_peft(products: Products):
     assert products.count == 14
 
 
+@pytest.mark.slow
 def test_the_active_adapter_of_several_computes_by_products(products: Products):
     model = adapted()
     model.add_adapter("second", LoraConfig(r=2, lora_alpha=3, target_modules="all-linear"))
@@ -190,6 +193,7 @@ def test_the_active_adapter_of_several_computes_by_products(products: Products):
     assert products.count == 14
 
 
+@pytest.mark.slow
 def test_an_adapter_for_some_layers_leaves_the_others_to_the_base(products: Products):
     model = adapted()
     model.add_adapter("attention", LoraConfig(r=2, target_modules=["q_proj"]))
@@ -214,6 +218,7 @@ def test_a_merged_adapter_is_left_to_peft(products: Products):
     assert products.count == 28
 
 
+@pytest.mark.slow
 def test_mixed_batches_are_left_to_peft(products: Products):
     model = adapted()
     expected = model(input_ids=TOKENS, adapter_names=["default", "__base__"]).logits
@@ -223,6 +228,7 @@ def test_mixed_batches_are_left_to_peft(products: Products):
     assert products.count == 0
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:`lora_bias=True` was passed")
 @pytest.mark.parametrize(
     ("kind", "settings", "by_products"),

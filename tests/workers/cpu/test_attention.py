@@ -44,6 +44,7 @@ def gradients(model: nn.Module) -> Tensor:
     return torch.cat([gradient.float().flatten() for gradient in found])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["llama", "qwen2"])
 @pytest.mark.parametrize("lengths", [[5, 1, 9, 3], [1, 1, 1], [7], [1]], ids=str)
 def test_packed_sequences_equal_each_alone(kind: str, lengths: list[int]):

@@ -62,6 +62,7 @@ def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(head, "BLOCK", 4 * ENTRIES)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("used", USED)
 @pytest.mark.parametrize("temperature", [1.0, 0.6, 3.0])
 @pytest.mark.parametrize("rows", [1, 4, 5, 11])
@@ -86,6 +87,7 @@ def test_the_size_of_blocks_does_not_matter(block: int, monkeypatch: pytest.Monk
     assert_equal(results(token_statistics, inputs, 0.7, "both"), whole, 1e-6)
 
 
+@pytest.mark.slow
 @given(rows=st.integers(0, 40), vocabulary=st.integers(1, 60), size=st.integers(1, 200))
 def test_blocks_hold_each_row_once_and_at_most_their_size(rows: int, vocabulary: int, size: int):
     with pytest.MonkeyPatch.context() as patch:
@@ -95,6 +97,7 @@ def test_blocks_hold_each_row_once_and_at_most_their_size(rows: int, vocabulary:
     assert all(0 < len(block) <= max(1, size // vocabulary) for block in blocks)
 
 
+@pytest.mark.slow
 @settings(max_examples=50)
 @given(shift=st.floats(-1e3, 1e3), rows=st.integers(1, 6))
 def test_a_shift_of_all_logits_changes_nothing(shift: float, rows: int):
@@ -198,6 +201,7 @@ def test_the_outputs_that_verls_sft_loss_sums_are_those_at_the_positions():
 SEQUENCE = st.tuples(st.integers(1, 5), st.integers(0, 5))
 
 
+@pytest.mark.slow
 @given(lengths=st.lists(SEQUENCE, min_size=1, max_size=5))
 def test_each_position_comes_before_a_response_token(lengths: list[tuple[int, int]]):
     prompts, responses = ([list(range(one)) for one in part] for part in zip(*lengths, strict=True))
@@ -225,6 +229,7 @@ def model_gradient(model: PreTrainedModel) -> Tensor:
     return torch.cat([parameter.grad.flatten() for parameter in model.parameters() if parameter.grad is not None])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tied", [True, False])
 def test_a_models_statistics_are_verls_at_the_positions_and_zero_elsewhere(tied: bool):
     register_packed_attention()

@@ -74,6 +74,7 @@ def no_own_path(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delattr(PunicaWrapperCPU, name)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-6), (torch.bfloat16, 0.02)], ids=str)
 @pytest.mark.parametrize("tokens", [1, 5], ids=["decode", "prefill"])
 @pytest.mark.parametrize("sizes", SLICES.values(), ids=SLICES)

@@ -13,6 +13,8 @@ from workers.cpu import head
 from workers.cpu.attention import NAME, register_packed_attention
 from workers.cpu.prefixes import Branches, SharedPrefixes, separate_sequences, shared_prefixes
 
+pytestmark = pytest.mark.slow
+
 SEQUENCES = st.lists(st.lists(st.integers(0, 2), min_size=1, max_size=6), min_size=1, max_size=8)
 """Of three tokens, so that many begin alike."""
 

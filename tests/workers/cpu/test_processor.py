@@ -11,6 +11,8 @@ from recipe.checks import machine
 from recipe.preflight import compose_training
 from workers.cpu import processor
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize(
     ("cpuinfo", "precision"),

@@ -14,6 +14,8 @@ from benchmarks.sampling import measure
 from workers.cpu import sampling
 from workers.cpu.sampling import InverseSampler, invert
 
+pytestmark = pytest.mark.slow
+
 WEIGHTS = st.lists(st.integers(0, 1000), min_size=1, max_size=30).filter(any)
 VARIATES = st.integers(0, 2**20 - 1).map(lambda count: count / 2**20)
 BELOW_ONE = 1 - 2**-53

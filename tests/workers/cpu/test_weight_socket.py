@@ -180,6 +180,7 @@ def _is_open(address: str) -> bool:
     return f"@{address}" in Path("/proc/net/unix").read_text()
 
 
+@pytest.mark.slow
 async def test_another_users_process_gets_nothing(monkeypatch: pytest.MonkeyPatch):
     senders, receivers = engines(1)
     monkeypatch.setattr(weight_socket, "CONNECTION_SECONDS", 0.5)

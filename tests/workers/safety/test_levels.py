@@ -35,6 +35,7 @@ def test_an_unknown_level_leaves_epsilon(unknown: float):
     assert slack(0.1, SkillLevel(-0.5), SkillLevel(unknown)) == slack(0.1, SkillLevel(unknown), SkillLevel(-0.5)) == 0.1
 
 
+@pytest.mark.slow
 @given(numbers, numbers, st.lists(st.floats(-1, 1), min_size=1, max_size=20))
 def test_steps_that_use_their_slack_end_on_the_line_whatever_came_before(epsilon, anchor, drifts):
     level = anchor
@@ -44,6 +45,7 @@ def test_steps_that_use_their_slack_end_on_the_line_whatever_came_before(epsilon
         assert level == pytest.approx(anchor - epsilon, abs=1e-9)
 
 
+@pytest.mark.slow
 @given(st.floats(0, 5), numbers, numbers)
 def test_the_level_before_a_step_always_satisfies_its_floor(epsilon, anchor, before):
     line = lines([epsilon], [anchor], [before], NAMES[:1])
@@ -85,6 +87,7 @@ def test_a_level_that_is_damaged_before_the_step_is_an_error_and_no_free_line():
         lines([0.1, 0.1], [math.nan, -0.5], [math.nan, -math.inf], NAMES)
 
 
+@pytest.mark.slow
 @given(st.floats(0, 0.999), st.integers(0, 12))
 def test_bisection_finds_the_share_up_to_its_last_halving_and_never_one_that_fails(limit, tries):
     share = largest_share(lambda each: each <= limit, tries)

@@ -87,6 +87,7 @@ def test_in_no_step_does_a_level_end_below_its_line(seed: int, epsilon: float, r
         assert list(update.accepted.values()) == levels
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("epsilon", [0.0, 0.03])
 def test_with_corrections_few_steps_are_undone_and_the_target_is_learned(epsilon: float):
     """At its line a loop has steps that curve below it: undoing them keeps the promise and learns little."""
@@ -199,6 +200,7 @@ def test_a_step_that_is_not_finite_is_skipped_once_and_not_corrected():
     assert (update.skipped, update.verification.corrected) == (1, 0)
 
 
+@pytest.mark.slow
 def test_without_verification_the_same_steps_end_below_their_line():
     """The law above is not empty: the first order alone does not keep it."""
     below = 0
@@ -217,6 +219,7 @@ def test_without_verification_the_same_steps_end_below_their_line():
     assert below > 5
 
 
+@pytest.mark.slow
 def test_a_closed_loop_wins_back_what_was_lost_and_an_open_one_does_not():
     found = {}
     for closed in (True, False):

@@ -20,6 +20,8 @@ from rewards.sandbox.inside.compare import same_output, same_value
 from rewards.sandbox.inside.frames import FrameBuffer, FrameTooLarge, frame, parse, receive_frame
 from rewards.sandbox.worker.direct_calls import as_calls, parse_assert
 
+pytestmark = pytest.mark.slow
+
 scalars = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text() | st.binary(max_size=8)
 hashables = st.recursive(
     scalars, lambda inner: st.tuples(inner, inner) | st.frozensets(inner, max_size=3), max_leaves=5

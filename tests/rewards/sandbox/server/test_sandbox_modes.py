@@ -94,6 +94,7 @@ Isolation(wanted=False, outside_user=0, python=[], quota_mb=1).fork_inside(serve
 """
 
 
+@pytest.mark.slow
 def test_what_ends_a_fork_server_at_its_start_is_reported() -> None:
     done = subprocess.run([sys.executable, "-c", FORKS], cwd=ROOT, capture_output=True, text=True, timeout=60)
     assert "PermissionError: [Errno 13] Permission denied: '/tmp/sandbox-1'" in done.stderr
