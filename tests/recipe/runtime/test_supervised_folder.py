@@ -75,7 +75,7 @@ def test_checkpoints_without_a_model_stay(tmp_path):
     assert (kept / "optim_world_size_1_rank_0.pt").exists()
 
 
-STEPS, ROWS, BATCH = 40, 32, 8
+STEPS, ROWS, BATCH = 16, 32, 8
 
 
 def training(folder: Path, name: str, save_freq: int) -> subprocess.Popen[bytes]:
