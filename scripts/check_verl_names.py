@@ -198,7 +198,7 @@ def main() -> int:
         return 0
     uses = Reader("verl").read(PROJECT, PACKAGES)
     if "--write" in sys.argv[1:]:
-        SNAPSHOT.write_text(json.dumps(by_class(snapshot_of(uses)), indent=1) + "\n")
+        SNAPSHOT.write_text(json.dumps(by_class(snapshot_of(uses)), indent=0) + "\n")
     found = problems(uses, kept())
     print("\n".join(found) or f"{len({use.name for use in uses})} names of verl are as this code expects them")
     return 1 if found else 0

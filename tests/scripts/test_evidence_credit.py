@@ -117,6 +117,12 @@ def test_another_stage_or_task_is_refused():
     assert (status, "unknown task 'parts5'; valid ones: parts16, parts4, chain8" in printed) == (2, True)
 
 
+def assert_kept_and_reported(commands: list[str], name: str, options: str) -> None:
+    assert of_module(commands, "recipe.keep") == [f"recipe.keep outputs/evidence_credit.{name} kept/{name}.jsonl.xz"]
+    (report,) = of_module(commands, "recipe.report")
+    assert report.endswith(f"--reach 0.5 --window 8 --samples 16 --{options}")
+
+
 def test_rivals_run_beside_grpo_and_credit_on_seeds_of_their_own():
     commands = dry("evidence_credit", "rivals", KEPT="kept", SEEDS="80")
     grpo, credit, vineppo, spo, inverted = of_module(commands, "recipe.train")
@@ -125,12 +131,7 @@ def test_rivals_run_beside_grpo_and_credit_on_seeds_of_their_own():
         assert command.endswith(f"{own} arm={arm} {LR}={RATES_THAT_HOLD[arm]} run.name={arm}.{SEED}")
     rate = f"{LR}={RATES_THAT_HOLD['credit']}"
     assert inverted.endswith(f"{own} arm=credit {rate} credit.ablation=inverted run.name=credit_inverted.{SEED}")
-    assert of_module(commands, "recipe.keep") == [
-        "recipe.keep outputs/evidence_credit.parts16_rivals kept/parts16_rivals.jsonl.xz"
-    ]
-    (report,) = of_module(commands, "recipe.report")
-    goal = "--reach 0.5 --window 8 --samples 16"
-    assert report.endswith(f"{goal} --each --contrasts {' '.join(RIVAL_CONTRASTS)}")
+    assert_kept_and_reported(commands, "parts16_rivals", f"each --contrasts {' '.join(RIVAL_CONTRASTS)}")
 
 
 def test_grpo_with_as_many_and_twice_the_samples_is_compared_with_credit():
@@ -141,12 +142,9 @@ def test_grpo_with_as_many_and_twice_the_samples_is_compared_with_credit():
     assert grpo.endswith(f"{own} arm=grpo {LR}={RATES_THAT_HOLD['grpo']} run.name=grpo.{SEED}")
     trainer = "trainer.total_training_steps=240 trainer.test_freq=240 trainer.save_freq=120"
     assert longer.endswith(f"{own} arm=grpo {LR}={RATES_THAT_HOLD['grpo']} {trainer} run.name=grpo_longer.{SEED}")
-    assert of_module(commands, "recipe.keep") == [
-        "recipe.keep outputs/evidence_credit.parts16_longer kept/parts16_longer.jsonl.xz"
-    ]
-    (report,) = of_module(commands, "recipe.report")
-    goal = "--reach 0.5 --window 8 --samples 16"
-    assert report.endswith(f"{goal} --lengths-differ --each --contrasts credit:grpo credit:grpo_longer")
+    assert_kept_and_reported(
+        commands, "parts16_longer", "lengths-differ --each --contrasts credit:grpo credit:grpo_longer"
+    )
     (alone,) = of_module(dry("evidence_credit", "longer", SEEDS="70", ARMS="grpo"), "recipe.train")
     assert "run.name=grpo." in alone
     status, _, printed = study("evidence_credit", "longer", ARMS="partial")

@@ -182,27 +182,18 @@ def test_several_adapters_are_left_to_peft(products: Products):
 
 
 @pytest.mark.slow
-def test_the_active_adapter_of_several_computes_by_products(products: Products):
+@pytest.mark.parametrize(
+    ("modules", "count"), [("all-linear", 14), (["q_proj"], 2)], ids=["a second one", "for some layers"]
+)
+def test_the_active_adapter_alone_computes_by_products(products: Products, modules: str | list[str], count: int):
     model = adapted()
-    model.add_adapter("second", LoraConfig(r=2, lora_alpha=3, target_modules="all-linear"))
+    model.add_adapter("second", LoraConfig(r=2, lora_alpha=3, target_modules=modules))
     randomize(model)
     model.set_adapter("second")
     expected = outcome(model)
     use_lora_products(model)
     assert_near(outcome(model), expected, 1e-5)
-    assert products.count == 14
-
-
-@pytest.mark.slow
-def test_an_adapter_for_some_layers_leaves_the_others_to_the_base(products: Products):
-    model = adapted()
-    model.add_adapter("attention", LoraConfig(r=2, target_modules=["q_proj"]))
-    randomize(model)
-    model.set_adapter("attention")
-    expected = outcome(model)
-    use_lora_products(model)
-    assert_near(outcome(model), expected, 1e-5)
-    assert products.count == 2
+    assert products.count == count
 
 
 def test_a_merged_adapter_is_left_to_peft(products: Products):

@@ -219,6 +219,17 @@ def test_bad_batch_is_422(server: ServerProcess, body: dict[str, object]) -> Non
     assert HTTP.post(server.url + "/run_batch", json=body).status_code == 422
 
 
+def parsed(schema: type, body: dict[str, object]):
+    """The request; None where the server lists errors."""
+    from rewards.sandbox.server.listener import BadRequest, parse
+
+    try:
+        return parse(schema, json.dumps(body).encode())
+    except BadRequest as bad:
+        assert bad.response.status_code == 422
+        assert json.loads(bytes(bad.response.body))["detail"]
+
+
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.dictionaries(
@@ -235,14 +246,7 @@ def test_bad_batch_is_422(server: ServerProcess, body: dict[str, object]) -> Non
     )
 )
 def test_any_request_is_a_model_or_a_list_of_errors(body: dict[str, object]) -> None:
-    from rewards.sandbox.server.listener import BadRequest, parse
-
-    try:
-        request = parse(wire.RunCodeRequest, json.dumps(body).encode())
-    except BadRequest as bad:
-        assert bad.response.status_code == 422
-        assert json.loads(bytes(bad.response.body))["detail"]
-    else:
+    if request := parsed(wire.RunCodeRequest, body):
         assert request.language in KNOWN
 
 
@@ -266,14 +270,7 @@ OPTIONS = dict.fromkeys(("timeout", "memory_mb", "output_limit", "setup", "max_t
 @settings(max_examples=100, deadline=None)
 @given(st.fixed_dictionaries({"programs": PROGRAMS}, optional={"cases": CASES, **OPTIONS}))
 def test_any_batch_is_a_model_or_a_list_of_errors(body: dict[str, object]) -> None:
-    from rewards.sandbox.server.listener import BadRequest, parse
-
-    try:
-        request = parse(wire.BatchRequest, json.dumps(body).encode())
-    except BadRequest as bad:
-        assert bad.response.status_code == 422
-        assert json.loads(bytes(bad.response.body))["detail"]
-    else:
+    if request := parsed(wire.BatchRequest, body):
         assert [program.code for program in request.programs] == [program["code"] for program in body["programs"]]  # type: ignore[attr-defined]
         assert 0 < request.timeout <= wire.MAX_TIMEOUT
 
