@@ -96,6 +96,7 @@ async def test_evalplus_rejects_what_its_published_test_code_accepts(code, test,
     assert scores == [1.0, 0.5]
 
 
+@pytest.mark.slow
 def test_humaneval_plus_is_one_test_and_its_swapped_oracle_is_repaired(tmp_path):
     prompt = 'def find_zero(xs: list):\n    """ A zero. """\n'
     right = humaneval_record(

@@ -26,6 +26,8 @@ from data_prep.schema import DataFileError, Demonstration, read_rows
 from data_prep.sources.agents import for_agent
 from rewards import compute_score
 
+pytestmark = pytest.mark.slow
+
 LOWEST = (1,)
 FILES = ("train", "val", "test", "sft_train", "sft_val")
 
@@ -52,7 +54,6 @@ def drawn():
     ]
 
 
-@pytest.mark.slow
 def test_the_same_seed_gives_the_same_bytes(folder, tmp_path):
     make(tmp_path, seed=3, limit=16, demonstration_count=16)
     for name in (*(f"{split}.parquet" for split in FILES), MANIFEST):
@@ -66,13 +67,11 @@ def test_another_seed_gives_other_problems():
     assert len(first & second) < 10
 
 
-@pytest.mark.slow
 def test_no_problem_is_in_two_files_or_twice_in_one(folder):
     ids = [one.extra_info.id for split in FILES for one in read(folder, split)]
     assert len(ids) == len(set(ids)) == 185
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("skill", SKILLS)
 def test_a_problem_has_one_split_whatever_the_seed(skill):
     for seed in range(3):
@@ -80,7 +79,6 @@ def test_a_problem_has_one_split_whatever_the_seed(skill):
             assert split_of(one.origin) == "val"
 
 
-@pytest.mark.slow
 def test_the_function_of_a_problem_is_in_one_split_for_all_skills():
     drawn = {
         split: {
@@ -97,7 +95,6 @@ def test_the_function_of_a_problem_is_in_one_split_for_all_skills():
     assert traced.key.startswith(f"{traced.origin.removeprefix('function/')}\n")
 
 
-@pytest.mark.slow
 async def test_reference_answers_earn_everything_and_planted_wrong_ones_fail(drawn):
     rng = random.Random(0)
     truths = [one.truth().model_dump_json() for one in drawn]
@@ -112,7 +109,6 @@ async def test_reference_answers_earn_everything_and_planted_wrong_ones_fail(dra
     assert [bad for bad, verdict in zip(wrong, planted, strict=True) if verdict["acc"] != 0.0] == []
 
 
-@pytest.mark.slow
 async def test_answers_in_a_code_block_count_too(drawn):
     for one in (one for one in drawn if one.level == 2 and one.skill in ("write", "sql", "word")):
         language = "sql" if one.skill == "sql" else "python"
@@ -121,7 +117,6 @@ async def test_answers_in_a_code_block_count_too(drawn):
         break
 
 
-@pytest.mark.slow
 def test_every_problem_has_wrong_answers_that_differ_from_the_right_one(drawn):
     for one in drawn:
         assert one.wrong
@@ -173,7 +168,6 @@ def test_traces_end_with_the_result(drawn):
         assert len(one.gold.splitlines()) >= 2
 
 
-@pytest.mark.slow
 def test_rows_name_their_skill_level_and_verifier(folder):
     train = read(folder, "train")
     assert {skill: sum(one.skill == skill for one in train) for skill in SKILLS} == dict.fromkeys(SKILLS, 16)
@@ -183,7 +177,6 @@ def test_rows_name_their_skill_level_and_verifier(folder):
     assert all(one.correct for one in read(folder, "sft_train"))
 
 
-@pytest.mark.slow
 def test_a_share_of_the_demonstrations_misreads_the_same_problems():
     levels = dict.fromkeys(SKILLS, (1,))
     right = demonstrations("sft_train", levels, seed=3, count=12)
@@ -229,7 +222,6 @@ def test_unknown_levels_are_refused_with_the_valid_ones(tmp_path, capsys, text):
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.slow
 def test_the_command_line_writes_the_files_and_says_so(tmp_path, capsys):
     chosen = ["--skills", "word", "sql", "--levels", "1", "word=3"]
     assert main(["--out", str(tmp_path), "--limit", "4", "--demonstrations", "4", *chosen]) == 0
@@ -260,7 +252,6 @@ def test_an_unwritable_folder_is_one_clear_line(tmp_path, capsys):
     assert "data_prep.english:" in capsys.readouterr().err
 
 
-@pytest.mark.slow
 def test_more_problems_than_there_are_are_refused_with_a_way_out(monkeypatch):
     monkeypatch.setattr(suite, "_ATTEMPTS_PER_ROW", 20)
     with pytest.raises(

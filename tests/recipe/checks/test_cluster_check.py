@@ -27,6 +27,7 @@ def test_a_token_is_named_with_its_file_and_never_shown():
     assert "hf_secret" not in note
 
 
+@pytest.mark.slow
 def test_every_token_that_is_set_is_named(monkeypatch):
     monkeypatch.setenv("WANDB_API_KEY", "w")
     monkeypatch.setenv("SANDBOX_TOKEN", "s")
