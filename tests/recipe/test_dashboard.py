@@ -36,7 +36,7 @@ def shown(text: str) -> dict[str, list[dict]]:
 
 def of_plot(plot: Plot) -> dict:
     """A panel's configuration."""
-    found = {"chartTitle": plot.title, "xAxis": "_step", "metrics": [] if plot.pattern else list(plot.metrics)}
+    found: dict = {"chartTitle": plot.title, "xAxis": "_step", "metrics": [] if plot.pattern else list(plot.metrics)}
     found |= {"yAxisMin": 0.0, "yAxisMax": 1.0} if plot.is_share else {}
     return found | ({"metricRegex": plot.pattern, "useMetricRegex": True} if plot.pattern else {})
 
@@ -215,6 +215,6 @@ def test_the_pin_is_that_of_the_message_and_of_the_requirements(package: str):
 
 if __name__ == "__main__":
     made = shown(dashboard.workspace_json("p", "e"))
-    kept = {"samples": made.pop("samples")}
+    kept: dict = {"samples": made.pop("samples")}
     kept |= {name: {panel["chartTitle"]: panel["id"] for panel in panels} for name, panels in made.items()}
     GOLDEN.write_text(json.dumps(kept).replace('", "', '",\n"') + "\n")
