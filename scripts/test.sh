@@ -12,14 +12,14 @@ if [ "${1:-}" = gpu_pins ]; then
     VENV_FOLDER=.venv-gpu FLASH_ATTN=0 bash scripts/setup.sh gpu
     cpu_build=(tests/workers/cpu/test_{lora,sampling,weights}.py)
     slow_cpu_build=(tests/workers/cpu/test_vllm_{plugin,worker}.py)
-    slow=(tests/configs tests/recipe/checks/test_{asynchronous,combinations,packages}.py
+    more=(tests/configs tests/recipe/checks/test_{asynchronous,combinations,packages}.py
         tests/recipe/training/test_shared_validation.py tests/workers)
     echo "not run: ${cpu_build[*]} and slow tests of ${slow_cpu_build[*]}, which need vLLM's build for CPUs;" \
-        "slow tests outside ${slow[*]}; tests/e2e; kernels of a GPU"
+        "slow tests outside ${more[*]}; tests/e2e; kernels of a GPU"
     export OMP_NUM_THREADS=1
     .venv-gpu/bin/python -m pytest -m "not slow and not e2e" tests/configs tests/recipe tests/workers \
         "${cpu_build[@]/#/--ignore=}"
-    exec .venv-gpu/bin/python -m pytest -m "slow and not e2e" "${slow[@]}" \
+    exec .venv-gpu/bin/python -m pytest -m "slow and not e2e" "${more[@]}" \
         "${cpu_build[@]/#/--ignore=}" "${slow_cpu_build[@]/#/--ignore=}"
 fi
 bash scripts/setup.sh cpu

@@ -1,12 +1,13 @@
 """Every name of verl that we import or override exists in the installed release, unchanged; and the check can fail."""
 
+import json
 import sys
 import textwrap
 from pathlib import Path
 
 import pytest
 
-from scripts.check_verl_names import PACKAGES, PROJECT, kept, problems, snapshot_of
+from scripts.check_verl_names import PACKAGES, PROJECT, SNAPSHOT, by_class, kept, problems, snapshot_of
 from scripts.library_uses import Reader, Use
 
 pytestmark = pytest.mark.slow  # imports all of verl
@@ -60,6 +61,7 @@ def uses() -> list[Use]:
 
 
 def test_every_name_and_signature_is_as_the_installed_verl_has_it(uses: list[Use]) -> None:
+    assert by_class(kept()) == json.loads(SNAPSHOT.read_text())
     found = problems(uses, kept())
     assert not found, "\n".join(found)
 

@@ -47,6 +47,7 @@ def test_the_workspace_is_the_golden_one_every_time():
     assert first == second
     golden, found = json.loads(GOLDEN.read_text()), shown(first)
     assert found.pop("samples") == golden.pop("samples")
+    assert list(found) == list(golden)
     assert found == {
         name: [{"id": ids[plot.title], **of_plot(plot)} for plot in sections()[name]] for name, ids in golden.items()
     }

@@ -120,7 +120,7 @@ def test_another_stage_or_task_is_refused():
 def assert_kept_and_reported(commands: list[str], name: str, options: str) -> None:
     assert of_module(commands, "recipe.keep") == [f"recipe.keep outputs/evidence_credit.{name} kept/{name}.jsonl.xz"]
     (report,) = of_module(commands, "recipe.report")
-    assert report.endswith(f"--reach 0.5 --window 8 --samples 16 --{options}")
+    assert report.endswith(f"--reach 0.5 --window 8 --samples 16 {options}")
 
 
 def test_rivals_run_beside_grpo_and_credit_on_seeds_of_their_own():
@@ -131,7 +131,7 @@ def test_rivals_run_beside_grpo_and_credit_on_seeds_of_their_own():
         assert command.endswith(f"{own} arm={arm} {LR}={RATES_THAT_HOLD[arm]} run.name={arm}.{SEED}")
     rate = f"{LR}={RATES_THAT_HOLD['credit']}"
     assert inverted.endswith(f"{own} arm=credit {rate} credit.ablation=inverted run.name=credit_inverted.{SEED}")
-    assert_kept_and_reported(commands, "parts16_rivals", f"each --contrasts {' '.join(RIVAL_CONTRASTS)}")
+    assert_kept_and_reported(commands, "parts16_rivals", f"--each --contrasts {' '.join(RIVAL_CONTRASTS)}")
 
 
 def test_grpo_with_as_many_and_twice_the_samples_is_compared_with_credit():
@@ -143,7 +143,7 @@ def test_grpo_with_as_many_and_twice_the_samples_is_compared_with_credit():
     trainer = "trainer.total_training_steps=240 trainer.test_freq=240 trainer.save_freq=120"
     assert longer.endswith(f"{own} arm=grpo {LR}={RATES_THAT_HOLD['grpo']} {trainer} run.name=grpo_longer.{SEED}")
     assert_kept_and_reported(
-        commands, "parts16_longer", "lengths-differ --each --contrasts credit:grpo credit:grpo_longer"
+        commands, "parts16_longer", "--lengths-differ --each --contrasts credit:grpo credit:grpo_longer"
     )
     (alone,) = of_module(dry("evidence_credit", "longer", SEEDS="70", ARMS="grpo"), "recipe.train")
     assert "run.name=grpo." in alone

@@ -224,10 +224,13 @@ def parsed(schema: type, body: dict[str, object]):
     from rewards.sandbox.server.listener import BadRequest, parse
 
     try:
-        return parse(schema, json.dumps(body).encode())
+        request: object = parse(schema, json.dumps(body).encode())
     except BadRequest as bad:
         assert bad.response.status_code == 422
         assert json.loads(bytes(bad.response.body))["detail"]
+        return None
+    assert isinstance(request, schema)
+    return request
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
