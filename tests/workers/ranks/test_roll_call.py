@@ -5,6 +5,7 @@ import multiprocessing
 import os
 import signal
 import socket
+import time
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
@@ -177,7 +178,9 @@ def _is_stopped(rank: int, address: str, folder: str) -> None:
 
     called = roll_call_of("stopped", LIMIT)
     first = _waits_for_one_that(stop, "update", rank, called)
+    _wrote(rank)
     if rank == RANKS - 1:
+        hang_until_others_wrote()  # once it runs again, rank 0 would find that all wait
         psutil.Process(int(Path(folder, f"{HUNG}.pid").read_text())).resume()
     distributed.barrier()
     group = distributed.new_group(timeout=timedelta(seconds=LIMIT))
@@ -193,6 +196,8 @@ def _is_stopped(rank: int, address: str, folder: str) -> None:
         second = str(error)
     Path(folder, str(rank)).write_text(json.dumps([first, second]))
     if rank == RANKS - 1:
+        while not Path(folder, "1").exists():
+            time.sleep(0.1)
         psutil.Process(int(Path(folder, "0.pid").read_text())).resume()
 
 
