@@ -21,7 +21,7 @@ from rewards.counterfactual.siblings import Sibling
 # Whether any sample of a group with these scores (of the judged samples) has a nonzero advantage.
 GroupAdvantage = Callable[[Sequence[float]], bool]
 
-# Limit on remembered groups, for groups whose samples never report their end; the oldest is dropped first.
+# Limit on remembered groups, for those that never get complete; the oldest is dropped first.
 KEPT_GROUPS = 65_536
 
 
@@ -35,6 +35,7 @@ class _Group:
 class GroupBoard:
     """Samples post their scores here and wait for those of their siblings; also usable as an actor across processes.
 
+    A group is forgotten once each of its samples has met the others or left.
     size: samples per group (rollout.n). patience: seconds that a sample waits for unfinished siblings.
     """
 
@@ -51,7 +52,7 @@ class GroupBoard:
         """
         here = self._group(group)
         here.samples[sample] = (score, solution)
-        self._check_complete(here)
+        self._check_complete(group, here)
         if not here.complete.is_set():
             try:
                 await asyncio.wait_for(here.complete.wait(), self.patience if wait else 0.0)
@@ -60,14 +61,10 @@ class GroupBoard:
         return [here.samples[index] for index in sorted(here.samples)]
 
     async def leave(self, group: str, sample: int) -> None:
-        """Report that a sample has ended, with or without a score: its siblings do not wait for it. After the last
-        one the group is forgotten.
-        """
+        """Report that a sample has ended and will not meet its siblings: they do not wait for it."""
         here = self._group(group)
         here.ended.add(sample)
-        self._check_complete(here)
-        if len(here.ended) >= self.size:
-            del self._groups[group]
+        self._check_complete(group, here)
 
     def _group(self, group: str) -> _Group:
         here = self._groups.setdefault(group, _Group())
@@ -75,9 +72,10 @@ class GroupBoard:
             self._groups.popitem(last=False)
         return here
 
-    def _check_complete(self, here: _Group) -> None:
+    def _check_complete(self, group: str, here: _Group) -> None:
         if len(here.samples.keys() | here.ended) >= self.size:
             here.complete.set()
+            del self._groups[group]
 
 
 # verl's estimators that compare a score only with those of its group. Others use a critic's values or a greedy sample,

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 
-_most: ContextVar[float] = ContextVar("most_seconds", default=math.inf)
+_most: ContextVar[float | None] = ContextVar("most_seconds", default=None)
 
 
 @contextmanager
 def at_most(seconds: float) -> Iterator[None]:
-    """Bound every time limit within the block to `seconds`, including in tasks started there."""
-    token = _most.set(min(seconds, _most.get()))
+    """Bound every time limit within the block to `seconds`, including in tasks started there: for replays, which are
+    many and can wait until others share their request."""
+    token = _most.set(capped(seconds))
     try:
         yield
     finally:
@@ -23,7 +23,13 @@ def at_most(seconds: float) -> Iterator[None]:
 
 def capped(timeout: float) -> float:
     """The requested time limit, bounded by `at_most`; called by the client."""
-    return min(timeout, _most.get())
+    most = _most.get()
+    return timeout if most is None else min(timeout, most)
+
+
+def can_wait() -> bool:
+    """Whether a program may wait for others, to be sent with them; called by the client."""
+    return _most.get() is not None
 
 
 _covering: ContextVar[bool] = ContextVar("covering", default=False)

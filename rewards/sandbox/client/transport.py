@@ -28,6 +28,7 @@ from rewards.sandbox.cases import (
     InfrastructureError,
     RunResult,
 )
+from rewards.sandbox.client.accounting import can_wait
 from rewards.sandbox.inside import outcomes
 
 log = logging.getLogger("rewards.sandbox")
@@ -127,7 +128,7 @@ def fusion_result(answer: dict[str, Any]) -> RunResult:
 FLUSH_PROGRAMS = 64
 """Programs in one batch request."""
 GATHER_SECONDS = 0.02
-"""Seconds for which programs for a busy server are collected into one request."""
+"""Seconds for which replays, and programs for a busy server, are collected into one request."""
 LARGEST_BODY = 32 << 20
 """Bytes of one batch request with several programs: half of what our server accepts."""
 SILENCE = 30.0
@@ -269,7 +270,8 @@ class Endpoint:
         if len(queue) == 1:
             # An idle server gets a request at once, with everything that this turn of the event loop submits. A busy
             # one would only queue the programs, so they wait here to be batched.
-            loop.call_later(0.0 if self.load <= 2 else GATHER_SECONDS, self._flush, work.options)
+            at_once = self.load <= 2 and not can_wait()
+            loop.call_later(0.0 if at_once else GATHER_SECONDS, self._flush, work.options)
         elif len(queue) == FLUSH_PROGRAMS:
             self._flush(work.options)
         return waiter.future

@@ -1,9 +1,10 @@
 """The worker's fast path for tests that only call functions and compare what they return: no judge process is needed.
 
-`assert f(1, [2]) == 3` is a call, a comparison and three values, `assert (f(1), g(2)) == (3, 4)` two calls and their
-values: `parse_assert` reads both without running test code, and `called_run` sends the calls to the program. The worker
-never runs a program's code, and the program's process was forked from one that never held a test, so the verdict is as
-private as the judge's. Large values, which could keep the worker busy, are left to a judge.
+`assert f(1, [2]) == 3` is a call, a comparison and three values, `assert f(1)[0] == 3` the same of a part of the value,
+`assert (f(1), g(2)) == (3, 4)` two calls and their values: `parse_assert` reads them without running test code, and
+`called_run` sends the calls to the program. The worker never runs a program's code, and the program's process was
+forked from one that never held a test, so the verdict is as private as the judge's. Large values, which could keep the
+worker busy, are left to a judge.
 """
 
 from __future__ import annotations
@@ -49,13 +50,15 @@ class CalledTest:
     """The calls of one test and the required value.
 
     `relation`: "tolerant" (compare.py), "==", "is" (True, False or None), "true" or "false". `display`: the type of the
-    display that the calls stand in, tuple or list; None: the test is of one call's value.
+    display that the calls stand in, tuple or list; None: the test is of one call's value. `subscripts`: the keys that
+    lead to the part of this value that is compared.
     """
 
     calls: tuple[Call, ...]
     relation: str
     expected: Any = None
     display: type[tuple[Any, ...]] | type[list[Any]] | None = None
+    subscripts: tuple[int | str, ...] = ()
 
     @property
     def by_data(self) -> bool:
@@ -168,14 +171,21 @@ def _relation(test: ast.expr) -> CalledTest | None:
         return None
     if isinstance(left, ast.Tuple | ast.List) and left.elts:
         return _of_several(left, ast.literal_eval(right))
-    if isinstance(left, ast.Call) and not isinstance(right, ast.Call):
+    if isinstance(left, ast.Call | ast.Subscript):
         return _of_one(left, "==", ast.literal_eval(right))
     return None
 
 
 def _of_one(node: ast.expr, relation: str, expected: Any = None) -> CalledTest | None:
+    subscripts: list[int | str] = []
+    while isinstance(node, ast.Subscript):
+        key = ast.literal_eval(node.slice)
+        if type(key) not in (int, str):
+            return None
+        subscripts.insert(0, key)
+        node = node.value
     call = _call(node)
-    return None if call is None else CalledTest((call,), relation, expected)
+    return None if call is None else CalledTest((call,), relation, expected, subscripts=tuple(subscripts))
 
 
 def _of_several(display: ast.Tuple | ast.List, expected: Any) -> CalledTest | None:
@@ -302,17 +312,27 @@ def _verdict(test: CalledTest, reply: Returned | Raised) -> WireResult:
         outcome = outcomes.MEMORY if reply.out_of_memory else outcomes.RUNTIME_ERROR
         return {"outcome": outcome, "detail": reply.line, "error_type": reply.type}
     try:
-        value = test.value(reply.form)
-        if test.holds(value):
-            return {"outcome": outcomes.PASSED}
-        wanted = "" if test.relation in ("true", "false") else f", expected {shown(test.expected)}"
-        return {"outcome": outcomes.WRONG_ANSWER, "detail": f"returned {shown(value)}{wanted}"}
+        return _compared(test, test.value(reply.form))
     except OutOfBounds:
         raise NeedsJudge from None
     except RemoteValue as refusal:
-        if test.relation in ("true", "false"):
-            raise NeedsJudge from None  # only a judge can ask for an object's truth value
+        # Only a judge can ask for an object's truth value, or pass over one beside the part that is compared.
+        if test.relation in ("true", "false") or test.subscripts:
+            raise NeedsJudge from None
         return {"outcome": outcomes.WRONG_ANSWER, "detail": str(refusal)}
     except UNREADABLE as unreadable:
         detail = f"returned a value that can't be read: {type(unreadable).__name__}"
         return {"outcome": outcomes.WRONG_ANSWER, "detail": detail}
+
+
+def _compared(test: CalledTest, value: Any) -> WireResult:
+    try:
+        for key in test.subscripts:
+            value = value[key]
+    except (TypeError, LookupError) as error:  # as a judge reports it
+        kind = type(error).__name__
+        return {"outcome": outcomes.RUNTIME_ERROR, "detail": f"{kind}: {error}", "error_type": kind}
+    if test.holds(value):
+        return {"outcome": outcomes.PASSED}
+    wanted = "" if test.relation in ("true", "false") else f", expected {shown(test.expected)}"
+    return {"outcome": outcomes.WRONG_ANSWER, "detail": f"returned {shown(value)}{wanted}"}

@@ -1,9 +1,11 @@
 """Agents with a scripted server: the trained token ids, masks, turns and final states."""
 
 import asyncio
+import contextlib
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -18,6 +20,7 @@ from recipe.training.agent_workers import SkillCreditAgentLoopWorker
 from recipe.training.step_samples import TIMES_BEFORE, TimesBefore, sample_seed
 from rewards.environments import EPISODE
 from rewards.requests import reseeded
+from rewards.sample_credit import SampleCredit
 from tests.composing import composed
 from tests.scripted_environment import Scripted
 
@@ -163,21 +166,31 @@ def test_the_run_configuration_names_a_manager_whose_workers_know_our_agents():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("validate", "left"), [(False, [("u", 3)]), (True, [])])
-async def test_a_sample_whose_agent_fails_is_not_waited_for_by_its_siblings(monkeypatch, validate, left):
+@pytest.mark.parametrize(
+    ("validate", "cause", "left"),
+    [(False, None, [("u", 3)]), (True, None, []), (False, "failed", [("u", 3)]), (False, "masked", [])],
+)
+async def test_a_sample_that_has_not_met_its_siblings_is_not_waited_for(monkeypatch, validate, cause, left):
     worker = SkillCreditAgentLoopWorker.__ray_metadata__.modified_class
-    told = []
+    told, none = [], np.zeros(0)
 
-    async def fails(self, *arguments, **row):
-        raise ConnectionError("the engine is gone")
+    async def scores(self, outputs, kwargs):
+        if cause is None:
+            raise ConnectionError("the engine is gone")
+        credit = SampleCredit(values=none, keys=[], tests=none, steps=none, spans=none, cause=cause)
+        outputs[-1].extra_fields["reward_extra_info"] = credit.as_info()
 
-    monkeypatch.setattr(worker.__base__, "_run_agent_loop", fails)
+    async def loop(self, *arguments, **row):
+        await self._compute_score([SimpleNamespace(extra_fields={})], kwargs=row)
+
+    monkeypatch.setattr(worker.__base__, "_compute_score", scores)
+    monkeypatch.setattr(worker.__base__, "_run_agent_loop", loop)
     one = worker.__new__(worker)
     one.config = composed("experiment=quickstart", "credit=counterfactual", "run.seeded_samples=false")
-    one.board = SimpleNamespace(leave=lambda *sample: told.append(sample))
-    with pytest.raises(ConnectionError):
+    one.board, one._met = SimpleNamespace(leave=lambda *sample: told.append(sample)), set()
+    with contextlib.nullcontext() if cause else pytest.raises(ConnectionError):
         await one._run_agent_loop({}, {"validate": validate}, uid="u", session_id=3)
-    assert told == left
+    assert (told, one._met) == (left, set())
 
 
 @pytest.mark.parametrize(
@@ -193,7 +206,7 @@ async def test_a_sample_has_its_seed_by_the_name_that_the_engine_takes(monkeypat
     monkeypatch.setattr(worker.__base__, "_run_agent_loop", generated)
     one = worker.__new__(worker)
     one.config = composed("experiment=quickstart", f"actor_rollout_ref.rollout.name={engine}")
-    one.board = None
+    one.board, one._met = None, set()
     row = {"uid": "u", "session_id": 3, "extra_info": {"id": "a", "split": "train", "index": 1}}
     await one._run_agent_loop({"temperature": 1.0}, {"validate": False, "step": 2}, **row)
     (sampling,) = asked

@@ -46,10 +46,11 @@ def some_bytes() -> Iterator[bytes]:
 
 ONE = CalledTest((Call("f", [], {"d": []}),), "==", 3)
 TWO = CalledTest(ONE.calls * 2, "==", (3, 3), tuple)
+PART = CalledTest(ONE.calls, "==", 3, subscripts=(0, "v"))
 
 
 def read_by_worker(body: bytes) -> None:
-    for test in (ONE, TWO):
+    for test in (ONE, TWO, PART):
         try:
             reply = read_reply(parse(body))
             if not isinstance(reply, CalledBack):

@@ -302,6 +302,41 @@ async def test_several_calls_in_one_test_are_judged_alike_with_and_without_a_jud
     assert direct.cases[0].outcome == outcome
 
 
+PARTS = {
+    "(3, 'a', None)": "passed",
+    "[3, ['a'], None]": "passed",
+    "{0: 3, 1: 'abc'}": "passed",
+    "(4, 'a')": "wrong_answer",
+    "(3.0, ('a', 5))": "passed",
+    "()": "runtime_error",
+    "None": "runtime_error",
+    "7": "runtime_error",
+    "{1: 3}": "runtime_error",
+    "'34'": "wrong_answer",
+    "(3, object())": "passed",
+    "Yes()": "passed",
+    "(Same(), 'a')": "wrong_answer",
+    "list": "wrong_answer",
+}
+
+
+@pytest.mark.parametrize("value", PARTS)
+async def test_a_part_of_a_value_is_judged_alike_with_and_without_a_judge(sandbox: Sandbox, value: str) -> None:
+    code = (
+        "class Yes:\n    def __getitem__(self, key): return 3\n"
+        f"class Same:\n    def __eq__(self, other): return True\ndef f(): return {value}"
+    )
+    tests = ["f()[0] == 3", "f()[1][0] == 'a'", "not f()[0]", "f()[0] is True", "f()['x'] == 1"]
+    cases: list[Case] = [AssertCase(f"assert {test}") for test in tests]
+    judged: list[Case] = [AssertCase(f"assert {test} and [x for x in [1]]") for test in tests]
+    direct, other = await asyncio.gather(sandbox.check(Program(code), cases), sandbox.check(Program(code), judged))
+    assert [case.outcome for case in direct.cases] == [case.outcome for case in other.cases]
+    assert [case.error_type for case in direct.cases] == [case.error_type for case in other.cases]
+    raised = [(one.detail, two.detail) for one, two in zip(direct.cases, other.cases, strict=True) if one.error_type]
+    assert all(one == two for one, two in raised)
+    assert direct.cases[0].outcome == PARTS[value]
+
+
 async def test_state_that_a_program_keeps_survives_an_answer_that_needs_a_judge(sandbox: Sandbox) -> None:
     counting = "n = 0\ndef add():\n    global n\n    n += 1\n    return n\ndef bits(): return 1 << 20000\n"
     tests = ["assert (add(), add()) == (1, 2)", f"assert (add(), bits()) == (3, {1 << 20000:#x})", "assert add() == 4"]

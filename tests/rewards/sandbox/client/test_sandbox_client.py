@@ -6,12 +6,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import random
 import socket
 import ssl
 import time
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from typing import Any, TypeVar
 
 import httpx
@@ -19,6 +20,8 @@ import pytest
 
 from rewards.sandbox import AssertCase, CallCase, InfrastructureError, Program, Sandbox, StdioCase
 from rewards.sandbox.cases import Case
+from rewards.sandbox.client import transport
+from rewards.sandbox.client.accounting import at_most
 from rewards.sandbox.client.servers import Connections, ProcessLimit, Servers
 from rewards.sandbox.client.transport import BatchOptions, Endpoint, ProgramRun, Transient
 
@@ -358,6 +361,23 @@ async def test_a_program_submitted_again_is_not_failed_by_its_first_submission(m
         with pytest.raises(Transient):
             await asyncio.wait_for(first, 5)
         assert not second.done()
+
+
+@pytest.mark.parametrize(("limit", "requests"), [(math.inf, 1), (None, 3)])
+async def test_replays_that_come_one_after_another_share_a_request(
+    monkeypatch: pytest.MonkeyPatch, limit: float | None, requests: int
+) -> None:
+    monkeypatch.setattr(transport, "GATHER_SECONDS", 0.5)
+    sent: list[list[Any]] = []
+    async with httpx.AsyncClient() as client:
+        endpoint = Endpoint("http://127.0.0.1:1", client)
+        monkeypatch.setattr(endpoint, "_flush", lambda options: sent.append(endpoint._queues.pop(options)))
+        for _ in range(3):
+            with nullcontext() if limit is None else at_most(limit):
+                endpoint.submit(ProgramRun({"code": "x"}, BatchOptions()))
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(0.6)
+        assert list(map(len, sent)) == [3 // requests] * requests
 
 
 def _moved(lines: list[Any]) -> list[Any]:
