@@ -42,10 +42,11 @@ class SkillCreditAgentLoopWorker(_AgentLoopWorker):  # type: ignore[misc, valid-
         try:
             return await super()._run_agent_loop(sampling_params, trajectory, **row)
         finally:
-            sample = str(row["uid"]), int(row["session_id"])
-            if self.board and not trajectory["validate"] and sample not in self._met:
-                self.board.leave(*sample)
-            self._met.discard(sample)
+            if self.board and not trajectory["validate"]:
+                sample = str(row["uid"]), int(row["session_id"])
+                if sample not in self._met:
+                    self.board.leave(*sample)
+                self._met.discard(sample)
 
     async def _compute_score(self, outputs: list[Any], kwargs: dict[str, Any]) -> None:
         """Also note whether the sample has met its siblings: one whose credit was estimated has."""

@@ -21,8 +21,9 @@ from rewards.counterfactual.siblings import Sibling
 # Whether any sample of a group with these scores (of the judged samples) has a nonzero advantage.
 GroupAdvantage = Callable[[Sequence[float]], bool]
 
-# Limit on remembered groups, for those that never get complete; the oldest is dropped first.
-KEPT_GROUPS = 65_536
+# Limits on remembered groups, for those that never get complete and for late samples of those that are; the oldest is
+# dropped first.
+KEPT_GROUPS, KEPT_COMPLETE = 65_536, 1_024
 
 
 @dataclass
@@ -35,7 +36,6 @@ class _Group:
 class GroupBoard:
     """Samples post their scores here and wait for those of their siblings; also usable as an actor across processes.
 
-    A group is forgotten once each of its samples has met the others or left.
     size: samples per group (rollout.n). patience: seconds that a sample waits for unfinished siblings.
     """
 
@@ -43,6 +43,7 @@ class GroupBoard:
         self.size = size
         self.patience = patience
         self._groups: OrderedDict[str, _Group] = OrderedDict()
+        self._complete: OrderedDict[str, _Group] = OrderedDict()
 
     async def meet(
         self, group: str, sample: int, score: float, solution: Sibling, wait: bool = True
@@ -67,6 +68,8 @@ class GroupBoard:
         self._check_complete(group, here)
 
     def _group(self, group: str) -> _Group:
+        if group in self._complete:
+            return self._complete[group]
         here = self._groups.setdefault(group, _Group())
         if len(self._groups) > KEPT_GROUPS:
             self._groups.popitem(last=False)
@@ -75,7 +78,10 @@ class GroupBoard:
     def _check_complete(self, group: str, here: _Group) -> None:
         if len(here.samples.keys() | here.ended) >= self.size:
             here.complete.set()
-            del self._groups[group]
+            self._groups.pop(group, None)
+            self._complete[group] = here
+        if len(self._complete) > KEPT_COMPLETE:
+            self._complete.popitem(last=False)
 
 
 # verl's estimators that compare a score only with those of its group. Others use a critic's values or a greedy sample,

@@ -161,6 +161,8 @@ class Replayer:
         except Exception:
             value = UNKNOWN
         outcome = value if isinstance(value, Outcome) else Outcome(value)
+        if not math.isfinite(outcome.score):
+            outcome = UNKNOWN
         self.unjudged += not math.isfinite(outcome.score)
         return outcome
 

@@ -65,6 +65,12 @@ QUICK = Bounds(entries=512, bits=1 << 14)
 """For the worker: a form within the frame limit and these bounds decodes within a few milliseconds."""
 
 
+def is_flat(value: Any) -> bool:
+    """Whether a value is an atom, or a list, tuple or dict of atoms: these types, not subclasses of them."""
+    items = [*value, *value.values()] if type(value) is dict else value if type(value) in (list, tuple) else [value]
+    return all(type(item) in (int, *_ATOMS) for item in items)
+
+
 def refuse(value: Any) -> Any:
     """The `Remember` of a side that sends plain data only."""
     raise NotData(f"{type(value).__name__} is not plain data")

@@ -13,7 +13,7 @@ import socket
 from collections.abc import Callable
 from typing import Any
 
-from rewards.sandbox.inside.codec import decode, encode
+from rewards.sandbox.inside.codec import decode, encode, is_flat
 from rewards.sandbox.inside.frames import receive_frame, send_frame
 from rewards.sandbox.inside.shared import Shared
 
@@ -114,7 +114,10 @@ class Exports:
     def answer(self, request: dict[str, Any]) -> dict[str, Any]:
         """Execute one request; raises what the program raises."""
         if request["op"] == "run":
-            return {"v": encode(self._run(request), self.remember)}
+            value = self._run(request)
+            # A part of any other value may be what its class says it is: a judge asks for it.
+            by_value = not request.get("part") or is_flat(value)
+            return {"v": encode(value, self.remember) if by_value else self.remember(value)}
         if request["op"] == "run_all":
             # A loop, since a comprehension would take a frame more from a program's recursion.
             values = []

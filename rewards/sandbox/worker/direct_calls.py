@@ -68,7 +68,8 @@ class CalledTest:
     def request(self) -> dict[str, Any]:
         """The message that the program's side answers with the value, or with the list of the calls' values."""
         if self.display is None:
-            return {"op": "run", "method": self.by_data, **self.calls[0].request()}
+            part = {"part": True} if self.subscripts else {}
+            return {"op": "run", "method": self.by_data, **part, **self.calls[0].request()}
         return {"op": "run_all", "calls": [call.request() for call in self.calls]}
 
     def value(self, form: Any) -> Any:
@@ -171,7 +172,7 @@ def _relation(test: ast.expr) -> CalledTest | None:
         return None
     if isinstance(left, ast.Tuple | ast.List) and left.elts:
         return _of_several(left, ast.literal_eval(right))
-    if isinstance(left, ast.Call | ast.Subscript):
+    if isinstance(left, ast.Call | ast.Subscript) and not isinstance(right, ast.Call):
         return _of_one(left, "==", ast.literal_eval(right))
     return None
 
@@ -316,11 +317,13 @@ def _verdict(test: CalledTest, reply: Returned | Raised) -> WireResult:
     except OutOfBounds:
         raise NeedsJudge from None
     except RemoteValue as refusal:
-        # Only a judge can ask for an object's truth value, or pass over one beside the part that is compared.
+        # Only a judge can ask for an object's truth value or a part of it.
         if test.relation in ("true", "false") or test.subscripts:
             raise NeedsJudge from None
         return {"outcome": outcomes.WRONG_ANSWER, "detail": str(refusal)}
     except UNREADABLE as unreadable:
+        if test.subscripts:
+            raise NeedsJudge from None
         detail = f"returned a value that can't be read: {type(unreadable).__name__}"
         return {"outcome": outcomes.WRONG_ANSWER, "detail": detail}
 

@@ -15,4 +15,5 @@ async def test_a_sibling_that_ended_without_a_score_is_not_waited_for():
     assert not any(one.done() for one in waiting)
     await board.leave("g", 2)
     assert await asyncio.gather(*waiting) == [[(0.0, ANSWER), (1.0, ANSWER)]] * 2
+    assert await board.meet("g", 3, 2.0, ANSWER) == [(0.0, ANSWER), (1.0, ANSWER), (2.0, ANSWER)], "a late sample waits"
     assert not board._groups

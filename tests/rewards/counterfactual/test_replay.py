@@ -295,11 +295,12 @@ def test_a_flaky_program_gets_no_credit():
     assert all(map(math.isnan, found.values))
 
 
-def test_a_verifier_that_cannot_run_masks_the_credit_and_does_not_zero_it():
+@pytest.mark.parametrize("score", [None, math.inf])
+def test_a_verifier_that_cannot_run_masks_the_credit_and_does_not_zero_it(score):
     async def verify(changed):
-        if "b = 2" not in changed:
+        if "b = 2" not in changed and score is None:
             raise ConnectionError("the sandbox is down")
-        return 1.0
+        return 1.0 if "b = 2" in changed else score
 
     found = asyncio.run(estimate(PROGRAM, verify, Plan(), score=1.0))
     assert [math.isnan(value) for value in found.values] == [False, True, False, False]

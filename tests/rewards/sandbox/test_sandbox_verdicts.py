@@ -302,6 +302,22 @@ async def test_several_calls_in_one_test_are_judged_alike_with_and_without_a_jud
     assert direct.cases[0].outcome == outcome
 
 
+PARTS_OF = """
+import collections
+class Yes:
+    def __getitem__(self, key): return 3
+class Same:
+    def __eq__(self, other): return True
+class Low(list):
+    def __getitem__(self, key): return list.__getitem__(self, key) - 1
+class Counter(collections.Counter):
+    def __missing__(self, key): return 3
+def cycle(): x = [3]; x.append(x); return x
+def deep():
+    x = [1]
+    for _ in range(40): x = [3, x, x]
+    return x
+"""
 PARTS = {
     "(3, 'a', None)": "passed",
     "[3, ['a'], None]": "passed",
@@ -317,16 +333,19 @@ PARTS = {
     "Yes()": "passed",
     "(Same(), 'a')": "wrong_answer",
     "list": "wrong_answer",
+    "Counter('x')": "passed",
+    "Low([3])": "wrong_answer",
+    "(3, Counter('x'))": "passed",
+    "cycle()": "passed",
+    "deep()": "passed",
+    "(3, 1 << 80)": "passed",
 }
 
 
 @pytest.mark.parametrize("value", PARTS)
 async def test_a_part_of_a_value_is_judged_alike_with_and_without_a_judge(sandbox: Sandbox, value: str) -> None:
-    code = (
-        "class Yes:\n    def __getitem__(self, key): return 3\n"
-        f"class Same:\n    def __eq__(self, other): return True\ndef f(): return {value}"
-    )
-    tests = ["f()[0] == 3", "f()[1][0] == 'a'", "not f()[0]", "f()[0] is True", "f()['x'] == 1"]
+    code = f"{PARTS_OF}def f(): return {value}"
+    tests = ["f()[0] == 3", "f()[1][0] == 'a'", "not f()[0]", "f()[0] is True", "f()['x'] == 1", "f()[-1] == 3"]
     cases: list[Case] = [AssertCase(f"assert {test}") for test in tests]
     judged: list[Case] = [AssertCase(f"assert {test} and [x for x in [1]]") for test in tests]
     direct, other = await asyncio.gather(sandbox.check(Program(code), cases), sandbox.check(Program(code), judged))
