@@ -51,8 +51,10 @@ class SkillCreditAgentLoopWorker(_AgentLoopWorker):  # type: ignore[misc, valid-
     async def _compute_score(self, outputs: list[Any], kwargs: dict[str, Any]) -> None:
         """Also note whether the sample has met its siblings: one whose credit was estimated has."""
         await super()._compute_score(outputs, kwargs)
+        if self.board is None:
+            return
         credit = SampleCredit.of_info(outputs[-1].extra_fields.get("reward_extra_info") or {})
-        if self.board and credit is not None and credit.cause != "failed":
+        if credit is not None and credit.cause != "failed":
             self._met.add((str(kwargs["uid"]), int(kwargs["session_id"])))
 
 

@@ -80,8 +80,8 @@ class GroupBoard:
             here.complete.set()
             self._groups.pop(group, None)
             self._complete[group] = here
-        if len(self._complete) > KEPT_COMPLETE:
-            self._complete.popitem(last=False)
+            if len(self._complete) > KEPT_COMPLETE:
+                self._complete.popitem(last=False)
 
 
 # verl's estimators that compare a score only with those of its group. Others use a critic's values or a greedy sample,

@@ -162,8 +162,8 @@ class Replayer:
             value = UNKNOWN
         outcome = value if isinstance(value, Outcome) else Outcome(value)
         if not math.isfinite(outcome.score):
-            outcome = UNKNOWN
-        self.unjudged += not math.isfinite(outcome.score)
+            self.unjudged += 1
+            return UNKNOWN
         return outcome
 
     def counted(self, outcome: Outcome) -> Outcome:

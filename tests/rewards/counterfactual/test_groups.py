@@ -2,6 +2,7 @@
 
 import asyncio
 
+from rewards.counterfactual import groups
 from rewards.counterfactual.groups import GroupBoard
 from rewards.counterfactual.siblings import Sibling
 
@@ -17,3 +18,11 @@ async def test_a_sibling_that_ended_without_a_score_is_not_waited_for():
     assert await asyncio.gather(*waiting) == [[(0.0, ANSWER), (1.0, ANSWER)]] * 2
     assert await board.meet("g", 3, 2.0, ANSWER) == [(0.0, ANSWER), (1.0, ANSWER), (2.0, ANSWER)], "a late sample waits"
     assert not board._groups
+
+
+async def test_of_complete_groups_the_newest_are_remembered(monkeypatch):
+    monkeypatch.setattr(groups, "KEPT_COMPLETE", 2)
+    board = GroupBoard(1, patience=1e9)
+    for name in "abc":
+        await board.meet(name, 0, 1.0, ANSWER)
+    assert list(board._complete) == ["b", "c"]
