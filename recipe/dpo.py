@@ -29,7 +29,7 @@ from recipe.evaluate import evaluate_model
 from recipe.evaluation.folder import FolderError
 from recipe.evaluation.samples import data_files
 from recipe.evaluation.verified import JudgedSamples, PreferencePair, pairs, read_judged, read_verified
-from recipe.evaluation.vllm_servers import PLATFORMS, last_error
+from recipe.evaluation.vllm_servers import VLLM_PLATFORMS, last_error
 from recipe.records.run_directory import read_jsonl, write_atomically
 from recipe.report import main as print_report
 from recipe.runtime.console import program
@@ -160,7 +160,7 @@ def _arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     options.add_argument("--model", required=True, help="a Hugging Face folder or a hub name (owner/model)")
     options.add_argument("--evaluations", type=Path, nargs="+", required=True, help="folders of recipe.evaluate")
     options.add_argument("--out", type=Path, required=True)
-    options.add_argument("--platform", choices=PLATFORMS, default="cpu")
+    options.add_argument("--platform", choices=VLLM_PLATFORMS, default="cpu")
     options.add_argument("--ranks", type=positive, help="processes, one per GPU (default: all GPUs of the machine)")
     options.add_argument(
         "--margin", type=float, default=0.5, help="minimal difference of pass ratios in a pair (default 0.5)"

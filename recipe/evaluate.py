@@ -34,7 +34,7 @@ from recipe.evaluation.folder import EvaluationFolder, FolderError
 from recipe.evaluation.metrics import Metrics, by_data_set, measure, table
 from recipe.evaluation.samples import Problem, Sample, SampleJournal, data_files, read_data_sets
 from recipe.evaluation.servers import Endpoints
-from recipe.evaluation.vllm_servers import PLATFORMS, vllm_servers
+from recipe.evaluation.vllm_servers import VLLM_PLATFORMS, vllm_servers
 from recipe.records.digests import weights_digest
 from recipe.records.tables import cut_warnings, table_console
 from recipe.runtime.console import EvaluationState, ProgressReporter, program
@@ -67,7 +67,7 @@ def parser(command: str, description: str | None) -> argparse.ArgumentParser:
     options.add_argument("--limit", type=positive, help="maximal number of problems per file")
     servers = options.add_argument_group("servers")
     servers.add_argument("--url", nargs="+", default=[], help="OpenAI-compatible servers of one model")
-    servers.add_argument("--platform", choices=PLATFORMS, default="cpu", help="without --url: where vLLM starts")
+    servers.add_argument("--platform", choices=VLLM_PLATFORMS, default="cpu", help="without --url: where vLLM starts")
     servers.add_argument(
         "--vllm", default="", metavar="OPTIONS", help="more options of `vllm serve`, as one quoted string"
     )

@@ -21,7 +21,7 @@ from data_prep.sources.source import positive
 from recipe.evaluation import ServerError
 from recipe.evaluation.exported import ExportError, checkpoint, merge
 from recipe.evaluation.same_model import NEAR_TIE, Messages, differences, prepared
-from recipe.evaluation.vllm_servers import PLATFORMS
+from recipe.evaluation.vllm_servers import VLLM_PLATFORMS
 from recipe.records.run_directory import RunDirectory
 from recipe.records.versions import RecordsError
 from recipe.runtime.console import program
@@ -61,7 +61,7 @@ def _arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     options.add_argument("--out", type=Path, help="folder of the model (default: RUN/export/global_step_N)")
     options.add_argument("--prompts", type=int, default=8, help="validation prompts to compare on; 0: no comparison")
     options.add_argument("--max-tokens", type=positive, default=64, help="per answer in the comparison")
-    options.add_argument("--platform", choices=PLATFORMS, default="cpu", help="where vLLM runs")
+    options.add_argument("--platform", choices=VLLM_PLATFORMS, default="cpu", help="where vLLM runs")
     options.add_argument(
         "--vllm", default="", metavar="OPTIONS", help="more options of `vllm serve`, as one quoted string"
     )

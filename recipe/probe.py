@@ -89,7 +89,7 @@ def verdict(signal: Signal) -> list[str]:
     return messages
 
 
-def carrying(signals: Mapping[str, Signal], min_variance: float) -> set[str]:
+def prompts_with_signal(signals: Mapping[str, Signal], min_variance: float) -> set[str]:
     """The problems with a reward variance above `min_variance`."""
     return {problem for problem, found in signals.items() if found.variance > min_variance}
 
@@ -119,7 +119,7 @@ def write_probe(out: Path, signals: Signals) -> None:
     write_lines(out / "prompts.jsonl", lines)
 
 
-def write_carrying(path: Path, source: Path, problems: Sequence[Problem], keep: set[str]) -> tuple[int, int]:
+def write_prompts_with_signal(path: Path, source: Path, problems: Sequence[Problem], keep: set[str]) -> tuple[int, int]:
     """Write the rows of `source` in `keep` that may be trained on; returns their number, and the number of those in
     `keep` that may not be trained on.
     """
@@ -162,10 +162,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for line in cut_warnings({name: measure(found, budget) for name, found in by_data_set(samples).items()}):
             print(line, file=sys.stderr)
         for dataset, source in data_files(chosen.data).items():
-            keep = carrying(signals.get(dataset, {}), chosen.min_variance)
+            keep = prompts_with_signal(signals.get(dataset, {}), chosen.min_variance)
             of_dataset = [problem for problem in problems if problem.dataset == dataset]
             path = chosen.out / f"{dataset}.parquet"
-            rows, reserved = write_carrying(path, source, of_dataset, keep)
+            rows, reserved = write_prompts_with_signal(path, source, of_dataset, keep)
             written = f"{path}: {rows} of {len(of_dataset)} prompts" if rows else f"{dataset}: no prompt to train on"
             print(written + (f"; {reserved} more carry signal but may not be trained on" if reserved else ""))
     except (DataFileError, FolderError, RequestError, ServerError, OSError) as error:

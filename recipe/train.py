@@ -212,7 +212,7 @@ def print_result(run: RunDirectory, console: Console) -> None:
 
 
 def status_of(work: Callable[[], None], run: RunDirectory, errors: Console) -> int:
-    """The exit status of the run's work: 0 if it came to its end; else why it did not is recorded and printed."""
+    """The exit status of the run's work: 0 if it finished; otherwise the cause is recorded and printed."""
     try:
         work()
     except ClusterError as error:

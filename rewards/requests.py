@@ -1,4 +1,4 @@
-"""What requests ask of an engine: random draws from a seed of their own, and an answer's tokens, once.
+"""What requests ask of an engine: random draws from per-request seeds, and an answer's tokens, once.
 
 Seeds, of any concurrent code, are derived from what is drawn, not from the order of the draws. verl reads tokens; vLLM
 would also make their text and partial answers.

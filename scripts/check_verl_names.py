@@ -21,7 +21,7 @@ from typing import Any
 from scripts.library_uses import Reader, Use
 
 PROJECT = Path(__file__).resolve().parent.parent
-PACKAGES = ("recipe", "workers", "rewards", "data_prep", "upstream")
+PACKAGES = ("recipe", "workers", "rewards", "data_prep", "upstream", "benchmarks", "scripts")
 SNAPSHOT = PROJECT / "tests" / "verl_signatures.json"
 REGENERATE = "run python -m scripts.check_verl_names --write and read the difference"
 

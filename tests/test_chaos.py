@@ -18,7 +18,7 @@ import pytest
 from benchmarks.chaos import __main__ as chaos
 from benchmarks.chaos.__main__ import SAVED_EVERY, SETTINGS, VICTIMS, TrialFolder, line_of
 from benchmarks.chaos.checks import CAUSES, EQUAL, VALIDATED, Attempt, Kill, Trial, differences, more_than, wrong
-from benchmarks.chaos.processes import MARK, RunProcesses, Scratch, kill, left_running, lives
+from benchmarks.chaos.processes import MARK, RunProcesses, Scratch, is_alive, kill, left_running
 
 pytestmark = pytest.mark.slow
 
@@ -376,4 +376,4 @@ def test_an_interrupted_benchmark_leaves_no_run_behind(tmp_path: Path, monkeypat
     with pytest.raises(KeyboardInterrupt):
         benchmark(tmp_path, monkeypatch)
     assert started
-    assert not any(map(lives, started))
+    assert not any(map(is_alive, started))

@@ -78,15 +78,15 @@ def main() -> int:
         )
         print(line_of(trials[-1]), flush=True)
     bad = sum(bool(wrong(one, SAVED_EVERY)) for one in trials)
-    went_on = sum(one.went_on for one in trials)
-    print(f"{len(trials) - bad} of {len(trials)} runs right; {went_on} survived without a restart ({folder.path})")
+    survived = sum(one.survived for one in trials)
+    print(f"{len(trials) - bad} of {len(trials)} runs right; {survived} survived without a restart ({folder.path})")
     return int(bad > 0)
 
 
 def line_of(trial: Trial) -> str:
     """A trial as a line of the report."""
     statuses = [str(one.status) for one in trial.attempts]
-    ended = "continued" if trial.went_on else f"ended with {', then '.join(statuses)}"
+    ended = "continued" if trial.survived else f"ended with {', then '.join(statuses)}"
     step = trial.kill.step if trial.kill else "-"
     found = "; ".join(wrong(trial, SAVED_EVERY)) or "right"
     return f"{trial.number:3d}  {trial.victim:13s} step {step}  {ended:24s} {found}"

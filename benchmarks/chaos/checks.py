@@ -77,7 +77,7 @@ class Trial:
         return cls(**dict(row) | {"kill": kill, "attempts": attempts, "different": tuple(row["different"])})
 
     @property
-    def went_on(self) -> bool:
+    def survived(self) -> bool:
         return self.attempts[0].status == 0
 
 
@@ -111,7 +111,7 @@ def _end(trial: Trial) -> Iterator[str]:
 
 
 def _restart(trial: Trial) -> Iterator[str]:
-    if trial.went_on:
+    if trial.survived:
         return
     if len(trial.attempts) < 2:
         yield "it was not started again"

@@ -39,7 +39,7 @@ class RunProcesses:
         with contextlib.suppress(psutil.NoSuchProcess):
             self._seen.update(self._command.children(recursive=True))
         self._seen.update(one for one in psutil.process_iter() if self._is_marked(one))
-        living = sorted(filter(lives, self._seen), key=lambda one: (one.create_time(), one.pid))
+        living = sorted(filter(is_alive, self._seen), key=lambda one: (one.create_time(), one.pid))
         for one in living:
             with contextlib.suppress(OSError):
                 self.mapped.update(_SHARED_MEMORY.findall(Path(f"/proc/{one.pid}/maps").read_text(errors="replace")))
@@ -55,8 +55,8 @@ class RunProcesses:
         return False
 
 
-def lives(process: psutil.Process) -> bool:
-    """Whether this very process lives; one that waits for its parent to read its status does not."""
+def is_alive(process: psutil.Process) -> bool:
+    """Whether this very process is alive; one that waits for its parent to read its status does not."""
     with contextlib.suppress(psutil.Error):
         return bool(process.is_running() and process.status() != psutil.STATUS_ZOMBIE)
     return False
@@ -70,14 +70,14 @@ def _is_named(process: psutil.Process, part: str) -> bool:
 
 def kill(process: psutil.Process, seconds: float = 10.0) -> bool:
     """Send SIGKILL; whether it was alive before, and is gone within `seconds`."""
-    if not lives(process):
+    if not is_alive(process):
         return False
     with contextlib.suppress(psutil.NoSuchProcess):
         process.kill()
     deadline = time.monotonic() + seconds
-    while lives(process) and time.monotonic() < deadline:
+    while is_alive(process) and time.monotonic() < deadline:
         time.sleep(0.05)
-    return not lives(process)
+    return not is_alive(process)
 
 
 def left_running(run: RunProcesses, seconds: float = SECONDS) -> list[str]:

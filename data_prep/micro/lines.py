@@ -71,10 +71,10 @@ def redundant(rng: random.Random, lines: Sequence[ProgramLine]) -> list[ProgramL
 
 def flawed(rng: random.Random, lines: Sequence[ProgramLine]) -> list[ProgramLine]:
     """A wrong program: one or two names misread or harmed, equally often; half of them also have a redundant line."""
-    spoilt = rng.sample(range(len(lines)), rng.choice((1, 2)))
+    corrupted = rng.sample(range(len(lines)), rng.choice((1, 2)))
     written: list[ProgramLine] = []
     for index, line in enumerate(lines):
-        written += _spoil(rng, line) if index in spoilt else [line]
+        written += _corrupt(rng, line) if index in corrupted else [line]
     return redundant(rng, written) if rng.random() < REDUNDANT_SHARE else written
 
 
@@ -87,7 +87,7 @@ def with_wrong_lines(rng: random.Random, lines: Sequence[ProgramLine], share: fl
     correct = True
     for line in lines:
         wrong = rng.random() < share
-        written += _spoil(rng, line) if wrong else [line]
+        written += _corrupt(rng, line) if wrong else [line]
         correct = correct and not wrong
     return (redundant(rng, written) if rng.random() < REDUNDANT_SHARE else written), correct
 
@@ -103,7 +103,7 @@ def line_tests(lines: Sequence[ProgramLine]) -> list[str]:
     return tests
 
 
-def _spoil(rng: random.Random, line: ProgramLine) -> list[ProgramLine]:
+def _corrupt(rng: random.Random, line: ProgramLine) -> list[ProgramLine]:
     return [line.misread(rng)] if rng.random() < 0.5 else [line, line.misread(rng)]
 
 

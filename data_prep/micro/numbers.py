@@ -26,7 +26,7 @@ class Expression:
         return f"{self.digits[0]}{''.join(rest)}"
 
     def value(self) -> int:
-        """What it is worth."""
+        """Its value."""
         total, product, sign = 0, self.digits[0], 1
         for operator, digit in zip(self.operators, self.digits[1:], strict=True):
             if operator == "*":

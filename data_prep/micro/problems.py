@@ -176,11 +176,11 @@ def _lines_problem(rng: random.Random, skill: str, difficulty: int) -> MicroProb
     prompt = f"{skill} {', '.join(line.words() for line in lines)}"
     truth = CodeTruth(tests=line_tests(lines))
 
-    def spoilt(rng: random.Random, share: float) -> tuple[str, bool]:
+    def corrupted(rng: random.Random, share: float) -> tuple[str, bool]:
         written, correct = with_wrong_lines(rng, lines, share)
         return source_of(written), correct
 
-    return MicroProblem(skill, "code", prompt, source_of(lines), wrong, lambda: truth, too_long, spoilt)
+    return MicroProblem(skill, "code", prompt, source_of(lines), wrong, lambda: truth, too_long, corrupted)
 
 
 MicroMaker = Callable[[random.Random, int], MicroProblem]

@@ -10,7 +10,9 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
-Intervention = Literal["delete", "truncate", "replace", "both"]
+from rewards.counterfactual.interventions import Kind
+
+Intervention = Literal[Kind, "both"]
 INTERVENTIONS: tuple[Intervention, ...] = get_args(Intervention)
 # Tests that the credit of a deletion counts (`deletion_credits`).
 CountedTests = Literal["all", "varying", "known"]

@@ -9,12 +9,12 @@ from typing import Any
 from omegaconf import DictConfig
 
 from recipe.checks import PreflightFinding
+from recipe.checks.model import KEY
 from recipe.records.run_directory import RunDirectory
 from rewards.counterfactual.segments import Unit, segment
 from rewards.counterfactual.tokens import token_offsets, token_steps
 from rewards.settings import REWARD_KWARGS, JudgeSettings
 
-KEY = "actor_rollout_ref.model.path"
 FIX = "use a model whose tokenizer preserves the text, or credit=off"
 
 # A bare program, and one within an explanation, with multi-byte characters and a tab.

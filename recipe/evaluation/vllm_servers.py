@@ -25,7 +25,7 @@ import configs
 from recipe.evaluation import ServerError
 from recipe.runtime.stop_request import end_with_parent
 
-PLATFORMS = ("cpu", "gpu")
+VLLM_PLATFORMS = ("cpu", "gpu")
 START_SECONDS = 900.0
 
 # No core for vLLM's scheduler alone, which would be half of a machine with two: it waits while the worker computes.

@@ -163,7 +163,7 @@ class RunDirectory:
                 (self.path / folder).resolve().rmdir()
 
     def log_before_end(self, kind: str, **fields: Any) -> None:
-        """Add an event to a run that has ended, before its last one, which tells readers the state of the run."""
+        """Add an event to a run that has ended, before its last one, from which readers take the run's state."""
         path = self.path / "events.jsonl"
         lines = path.read_text(encoding="utf-8").splitlines()
         row = {"time": time.time(), "event": kind, **fields}

@@ -40,8 +40,8 @@ def run(options: argparse.Namespace) -> None:
         for own in losses.values() for loss in own.values()
     }  # fmt: skip
     if len(measures) > 1:
-        told = "; ".join(sorted(measures))
-        raise ReportError(f"the runs were measured differently ({told}): use one text and one starting model for all")
+        found = "; ".join(sorted(measures))
+        raise ReportError(f"the runs were measured differently ({found}): use one text and one starting model for all")
     rows = general_rows(losses, options.against)
     parts = [f"{measures.pop()}; above 0 is loss.", general_table(rows, options.against)]
     if unmeasured:

@@ -105,8 +105,8 @@ def hanging_rank(logs: Path | None, job: str) -> str | None:
 
     It is in the run's directory, whatever node the rank is on, or in the log of its process.
     """
-    told = reports_file()
-    files = [told] if told is not None and told.is_file() else []
+    reported = reports_file()
+    files = [reported] if reported is not None and reported.is_file() else []
     for file in [*files, *(sorted(logs.glob(f"worker-*-{job}-*.err")) if logs else [])]:
         if reports := [line for line in _tail(file).decode(errors="replace").splitlines() if WORDS in line]:
             return reports[-1]

@@ -100,7 +100,7 @@ def serve(listener: socket.socket, modules: str, words: Sequence[str]) -> None:
             for number, file in enumerate(files):
                 os.dup2(file, number)
                 os.close(file)
-            connection.sendall(FORKED)  # and stays open: its end tells the command that the worker has ended
+            connection.sendall(FORKED)  # and stays open: closing it signals that the worker has exited
             _become(request, listener)
         connection.close()
 

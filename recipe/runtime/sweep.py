@@ -116,7 +116,7 @@ def run_job(config: DictConfig, overrides: Sequence[str]) -> None:
     with passing_sigterm_on(training) as asked:
         status = training.wait()
     if asked or status == TERMINATED:
-        sys.exit(TERMINATED)  # stopped on request, even if this run had come to its end: no other one begins
+        sys.exit(TERMINATED)  # stopped on request: even if this run finished, start no further one
     if status:
         logs = run.path / "logs"  # a start that was refused leaves none
         print(f"== {name} failed: see {logs if logs.is_dir() else 'above'}", file=sys.stderr, flush=True)

@@ -1,4 +1,4 @@
-"""What models and users wrote, with its hidden characters shown: safe on a terminal, honest on a page."""
+"""What models and users wrote, with its hidden characters shown: safe on a terminal, escaped on a page."""
 
 import re
 

@@ -189,7 +189,7 @@ def _arms(steps: Steps[CreditOptions], name: str, overrides: Overrides) -> int:
 
 
 def _as_chosen(task: CreditTask, arms: Sequence[str], seeds: Sequence[str]) -> Iterator[Overrides]:
-    """One multirun; if arms have choices of their own, one per seed and choice."""
+    """One multirun; if arms have separate choices, one per seed and choice."""
     choices = list(dict.fromkeys(_choice(task, arm) for arm in arms))
     for some in [seeds] if len(choices) == 1 else [[seed] for seed in seeds]:
         for choice in choices:
@@ -219,7 +219,7 @@ def _longer(steps: Steps[CreditOptions], name: str, overrides: Overrides) -> int
 
 
 def _rivals(steps: Steps[CreditOptions], name: str, overrides: Overrides) -> int:
-    """Arms of other papers and inverted credits, with GRPO and credit on seeds of their own."""
+    """Arms of other papers and inverted credits, with GRPO and credit on separate seeds."""
     runs = [(*RIVAL_LENGTH, *run) for run in _at_rates_that_hold(steps.options, RIVALS, RIVAL_SEEDS)]
     return _start_and_compare(steps, name, f"{name}_rivals", runs, overrides, "--each", "--contrasts", *RIVAL_CONTRASTS)
 

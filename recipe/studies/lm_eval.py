@@ -10,6 +10,7 @@ from pathlib import Path
 from recipe.evaluation.vllm_servers import cpu_environment, cpu_options
 from recipe.runtime.options import LmEvalOptions
 from recipe.studies.steps import MadeWith, Steps, say
+from recipe.studies.tasks import SMOKE_MODEL
 
 COMMAND = ".venv-lm_eval/bin/lm_eval"
 SETS = "aime24 aime25 math500 minerva gaokao2023en asdiv gsm8k mmlu_stem_generative"
@@ -32,7 +33,6 @@ doc_to_target: "{{{{answer}}}}"
 generation_kwargs: {{until: [], max_gen_toks: 32, do_sample: false}}
 metric_list: [{{metric: exact_match, aggregation: mean, higher_is_better: true}}]
 """
-MICRO_MODEL = "data/micro/model"
 MICRO_TOKENS = "512"  # of the micro model's context
 
 
@@ -83,9 +83,9 @@ def agreement(steps: Steps[LmEvalOptions]) -> None:
         sets="micro_trace", lm_eval=f"--include_path {AGREEMENT}", length="32",
         vllm_args=",".join(f"{name}={value}" for name, value in engine.items()),
     )  # fmt: skip
-    cross_domain(steps, MICRO_MODEL, AGREEMENT)
+    cross_domain(steps, SMOKE_MODEL, AGREEMENT)
     steps.serve(
-        steps.python, "-m", "recipe.evaluate", "--model", MICRO_MODEL, "--platform", steps.serving,
+        steps.python, "-m", "recipe.evaluate", "--model", SMOKE_MODEL, "--platform", steps.serving,
         f"--vllm=--max-model-len={MICRO_TOKENS}", "--max-tokens", "32", "--data", f"trace={AGREEMENT}/trace.parquet",
         "--out", f"{AGREEMENT}/ours",
     )  # fmt: skip

@@ -3,9 +3,10 @@
 from dataclasses import dataclass, fields
 from typing import Any, Literal, get_args
 
+from rewards.counterfactual.interventions import Kind
 from rewards.counterfactual.segments import UNITS, Unit
 
-Method = Literal["delete", "truncate", "replace", "shapley", "resample", "returns"]
+Method = Literal[Kind, "shapley", "resample", "returns"]
 METHODS: tuple[Method, ...] = get_args(Method)
 # Methods that spend the whole budget themselves.
 ALONE: tuple[Method, ...] = ("shapley", "resample", "returns")

@@ -48,7 +48,7 @@ def relations(answer):
 
 
 def same_claims(given, wanted):
-    """Whether each relation has its like: of the same kind, with differences of their sides in a constant ratio."""
+    """Whether each relation has an equivalent: of its kind, with differences of their sides in a constant ratio."""
     from sympy import Eq, Ne, simplify
 
     def like(one, other):

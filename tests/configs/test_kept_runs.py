@@ -12,7 +12,7 @@ from recipe.runtime.sweep import changed_settings
 from recipe.settings import read_settings
 from tests.composing import composed
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.slow  # each composes a configuration
 
 EVIDENCE = Path(__file__).parents[2] / "docs" / "evidence"
 FORWARD = OmegaConf.from_dotlist(["protocol.skill_sequence=[write,repair,trace,sql]"])
@@ -30,17 +30,12 @@ RUNS = [("paper_a", f"{arm}.s1") for arm in ARMS_A] + [
 ]
 
 
-# Each composes a configuration: the unit tier has the first of each study, which finds a key without its earlier value.
-FIRST = dict(reversed(RUNS)).items()
-CASES = [pytest.param(*run, marks=() if run in FIRST else pytest.mark.slow) for run in RUNS]
-
-
 @cache
 def runs(study: str) -> dict[str, KeptRun]:
     return {run.path.name: run for run in kept_runs.read(EVIDENCE / study / "runs.jsonl.xz")}
 
 
-@pytest.mark.parametrize(("study", "name"), CASES)
+@pytest.mark.parametrize(("study", "name"), RUNS)
 def test_a_kept_run_is_read_and_not_refused(study: str, name: str):
     kept = runs(study)[name].read_config()
     prefix, _, seed = name.rpartition(".s")

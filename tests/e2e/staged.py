@@ -66,7 +66,7 @@ def of_steps(run: RunDirectory, name: str) -> list[float]:
     return series([row for row in run.metrics() if row["step"] > 0], name)[1]
 
 
-def assert_it_went_on_after(run: RunDirectory, *checkpoints: int) -> None:
+def assert_it_resumed_after(run: RunDirectory, *checkpoints: int) -> None:
     """Fail unless the run resumed from these checkpoints and ended with the plan, each step once."""
     assert starts(run) == [0, *checkpoints]
     assert [row["step"] for row in run.metrics()] == list(range(STEPS + 1))

@@ -14,7 +14,7 @@ from tests.e2e.staged import (
     assert_both_ideas_worked,
     assert_each_batch_is_the_plans,
     assert_generation_ran_ahead,
-    assert_it_went_on_after,
+    assert_it_resumed_after,
     killed_and_continued,
 )
 from tests.processes import PATIENCE
@@ -38,7 +38,7 @@ STOPPED_AFTER = SAVED_EVERY + 1
 
 @pytest.mark.night
 def test_it_continues_after_each_checkpoint_and_ends_with_the_plan(staged: RunDirectory):
-    assert_it_went_on_after(staged, SAVED_EVERY, STOPPED_AFTER)
+    assert_it_resumed_after(staged, SAVED_EVERY, STOPPED_AFTER)
 
 
 @pytest.mark.night

@@ -12,7 +12,7 @@ from tests.e2e.staged import (
     assert_both_ideas_worked,
     assert_each_batch_is_the_plans,
     assert_generation_ran_ahead,
-    assert_it_went_on_after,
+    assert_it_resumed_after,
     killed_and_continued,
     of_steps,
 )
@@ -34,7 +34,7 @@ def staged(micro_start: Path, tmp_path_factory: pytest.TempPathFactory, start) -
 
 
 def test_it_continues_after_the_checkpoint_and_ends_with_the_plan(staged: RunDirectory):
-    assert_it_went_on_after(staged, SAVED_EVERY)
+    assert_it_resumed_after(staged, SAVED_EVERY)
 
 
 def test_the_engine_computes_with_the_trained_weights_after_each_step(staged: RunDirectory):

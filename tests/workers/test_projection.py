@@ -404,11 +404,11 @@ def _project_shard(rank: int, folder: str, step: Tensor, constraints: Tensor) ->
     again = project(steps, rows, 0.1, gram=gram, process_group=dist.group.WORLD)
     assert torch.equal(again.multipliers, result.multipliers)
 
-    spoilt = [row.clone() for row in rows]
+    corrupted = [row.clone() for row in rows]
     if rank == 0:
-        spoilt[0][2, 0] = math.nan
+        corrupted[0][2, 0] = math.nan
     with pytest.raises(NotFiniteError) as caught:
-        project(steps, spoilt, process_group=dist.group.WORLD)
+        project(steps, corrupted, process_group=dist.group.WORLD)
     np.savez(
         Path(folder) / f"{rank}.npz",
         multipliers=result.multipliers.numpy(),

@@ -1,6 +1,6 @@
 """How often Python's garbage collector looks for reference cycles.
 
-Its threshold of 700 new objects makes it look through all objects again and again as they grow in number. The imports
+Its threshold of 700 new objects makes it scan all objects more and more often as their number grows. The imports
 of verl and vLLM make 600,000, none of them garbage, and a fifth of their time goes to it.
 """
 

@@ -109,12 +109,12 @@ def encode(
         )
     if kind is list:
         return [inner(item) for item in value]
-    if kind in _EXACT or (by_value and issubclass(kind, _BUILTIN)):
+    if kind in _EXACT or (by_value and issubclass(kind, BUILTIN)):
         return _encode_builtin(value, inner)
     return _encode_library(value, inner, remember)
 
 
-_BUILTIN = (tuple, dict, list, set, frozenset, str, int, float, complex, bytes, bytearray)
+BUILTIN = (tuple, dict, list, set, frozenset, str, int, float, complex, bytes, bytearray)
 
 
 def _encode_builtin(value: Any, inner: Callable[[Any], Any]) -> Any:

@@ -13,7 +13,7 @@ import socket
 from collections.abc import Callable
 from typing import Any
 
-from rewards.sandbox.inside.codec import decode, encode, is_flat
+from rewards.sandbox.inside.codec import BUILTIN, decode, encode, is_flat
 from rewards.sandbox.inside.frames import receive_frame, send_frame
 from rewards.sandbox.inside.shared import Shared
 
@@ -30,7 +30,6 @@ HAS_EQUALITY, IS_EXCEPTION, IS_DATA, IS_LIBRARY = 1, 2, 4, 8
 """Flags of a class: it defines `__eq__`; its instances are exceptions; they hold a builtin value (for example a
 subclass of list); it belongs to the interpreter or the standard library, not to the program."""
 _HEAP_TYPE = 1 << 9  # set for classes that Python code creates
-_DATA = (tuple, dict, list, set, frozenset, str, int, float, complex, bytes, bytearray)
 _MAX_TEXT = 2000
 
 
@@ -192,7 +191,7 @@ class Exports:
         # A builtin class is listed as the base of its own mirror.
         above = (target,) if target.__module__ == "builtins" else target.__bases__
         bases = [base.__name__ if base.__module__ == "builtins" else self.number(base) for base in above]
-        flags += IS_DATA * issubclass(target, _DATA) + IS_LIBRARY * _is_library(target)
+        flags += IS_DATA * issubclass(target, BUILTIN) + IS_LIBRARY * _is_library(target)
         return {"v": [target.__name__, flags, hex(bits), bases]}
 
     def _instance(self, target: Any, request: dict[str, Any], value: Any) -> dict[str, Any]:

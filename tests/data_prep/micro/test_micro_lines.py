@@ -86,8 +86,8 @@ def test_each_test_of_a_line_fails_with_every_misreading_of_it(chained: bool, se
     tests = line_tests(lines)
     assert passed(source_of(lines), tests) == 1.0
     for index in range(len(lines)):
-        spoilt = [*lines[:index], lines[index].misread(rng), *lines[index + 1 :]]
-        assert passed(source_of(spoilt), tests) == (index / 8 if chained else 7 / 8)
+        corrupted = [*lines[:index], lines[index].misread(rng), *lines[index + 1 :]]
+        assert passed(source_of(corrupted), tests) == (index / 8 if chained else 7 / 8)
 
 
 def test_a_redundant_line_of_a_chain_changes_the_line_above_it_and_nothing_needs_it():

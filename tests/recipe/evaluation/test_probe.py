@@ -6,7 +6,7 @@ import pytest
 from data_prep.schema import read_rows
 from data_prep.tasks import write_task_rows
 from recipe.evaluation.samples import Answer, Sample
-from recipe.probe import Signal, carrying, main, mean_signal, signal, verdict
+from recipe.probe import Signal, main, mean_signal, prompts_with_signal, signal, verdict
 from tests.recipe.evaluation.conftest import task
 from tests.recipe.evaluation.openai_server import Behaviour, serving
 
@@ -29,7 +29,7 @@ def test_the_signal_of_a_problem():
 
 def test_answers_that_all_earn_the_same_carry_none():
     signals = {"same": signal([sample(0.5)] * 4), "differ": signal([sample(0.0), sample(1.0)])}
-    assert carrying(signals, 0.05) == {"differ"}
+    assert prompts_with_signal(signals, 0.05) == {"differ"}
 
 
 def test_a_data_set_is_the_mean_of_its_problems():

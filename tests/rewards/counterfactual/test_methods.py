@@ -249,13 +249,13 @@ def test_sampled_orders_come_with_their_reverses_so_that_pairwise_effects_are_ex
 @given(st.sets(st.sampled_from(NAMES[:4]), min_size=1, max_size=3))
 def test_a_coalition_that_could_not_be_judged_spoils_only_the_orders_that_hold_it(kept):
     worth = worth_of(7)
-    spoilt = tuple(name in kept for name in NAMES[:4])
+    corrupted = tuple(name in kept for name in NAMES[:4])
 
     def judge(text: str) -> Outcome:
-        return Outcome(math.nan if right(text) == spoilt else worth[right(text)])
+        return Outcome(math.nan if right(text) == corrupted else worth[right(text)])
 
     found = credits_of(program(1, 1, 1, 1), judge=judge, methods=("shapley",), budget=15)
-    others = [order for order in itertools.permutations(range(4)) if set(order[: len(kept)]) != set(players(spoilt))]
+    others = [order for order in itertools.permutations(range(4)) if set(order[: len(kept)]) != set(players(corrupted))]
     assert found.values == pytest.approx(exact(worth, others))
     assert sum(found.values) == pytest.approx(worth[(True,) * 4] - worth[(False,) * 4])
 
