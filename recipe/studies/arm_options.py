@@ -17,9 +17,9 @@ STRENGTHS = {
     "ewc": ("penalty.strength", "1000.0,10000.0,100000.0"),
     "l2": ("penalty.strength", "0.01,0.1,1.0"),
     "replay": ("protocol.replay_share", "0.25,0.5,0.75"),
-    "rehearsal": ("penalty.strength", "0.1,0.3,1.0"),
+    "rehearsal": ("penalty.strength", "1.0,3.0,10.0"),
     "qp_solutions": ("projection.epsilon", "0.0,0.003,0.01"),
-    "closed_loop": ("projection.epsilon", "0.01,0.03,0.1"),
+    "closed_loop": ("projection.epsilon", "-0.1,-0.3,-1.0"),
 }
 """Each arm with a strength: its key, and the three values that are tried."""
 

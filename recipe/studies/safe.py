@@ -27,8 +27,8 @@ from recipe.studies.steps import MadeWith, Steps, say
 
 ARMS = "grpo ewc replay rehearsal random_gradients qp_solutions closed_loop"
 ESTIMATES = (
-    "closed_loop_adam credit_closed_loop agem_solutions pcgrad_solutions sequential_margin_solutions qp_gradient "
-    "review trigger_forgetting"
+    "grpo closed_loop_adam credit_closed_loop agem_solutions pcgrad_solutions sequential_margin_solutions "
+    "qp_gradient review trigger_forgetting"
 )
 MEMORY = "grpo qp_rollouts qp_both"
 # 3 protected skills x 8 memory prompts leave 16 prompts to train on in the last stage; an arm without memory gets 40.
@@ -133,7 +133,8 @@ def _baselines(steps: Steps[OrderOptions]) -> Runs:
         for skill in SKILLS:
             runs.append((seed, (*alone(skill), f"run.name=single_{skill}.forward.{SEED}")))
         name = f"run.name={ARM}_mixed.forward.{SEED}"
-        runs.append((seed, (*mixed(MIXED_STEPS), f"arm={listed(steps.options.arms or MIXED)}", name)))
+        once = f"trainer.test_freq={MIXED_STEPS}"
+        runs.append((seed, (*mixed(MIXED_STEPS), once, f"arm={listed(steps.options.arms or MIXED)}", name)))
         runs.append((seed, (*_in_order("forward"), "arm=grpo", f"run.name={ARM}.forward.{SEED}")))
     return runs
 

@@ -271,11 +271,11 @@ def test_the_plan_names_arms_and_seeds_and_all_arms_have_files():
 def test_the_plan_states_the_values_that_the_study_and_its_reports_use():
     plan = Path(ROOT, "docs/evidence/pretrained_plan.md").read_text()
     values = {arm: [f"{float(value):g}" for value in STRENGTHS[arm][1].split(",")] for arm in TUNED.split()}
-    assert values == {"rehearsal": ["0.1", "0.3", "1"], "ewc": ["1000", "10000", "100000"]}
+    assert values == {"rehearsal": ["1", "3", "10"], "ewc": ["1000", "10000", "100000"]}
     for stated in (
         f"until the samples reach {float(REACH):.0%} (mean of {WINDOW} updates",
         f"grpo_more_samples draws {MORE_SAMPLES} samples per prompt",
-        "rehearsal (0.1, 0.3, 1) and ewc (1e3, 1e4, 1e5), forward, on seeds 100 and 101",
+        "rehearsal (1, 3, 10) and ewc (1e3, 1e4, 1e5), forward, on seeds 100 and 101",
         f"commit {TEXT_COMMIT[:8]}",
         f"forgetting at most {100 * bars.FORGOTTEN:g} points, upper end at most {100 * bars.FORGOTTEN_HIGH:g}; "
         f"new skill minus grpo, lower end above {100 * bars.BEHIND:g}",

@@ -45,7 +45,7 @@ def test_each_arm_with_a_strength_gets_equally_many_tuning_runs_on_seeds_that_no
     assert {len(values.split(",")) for _, values in STRENGTHS.values()} == {3}
     assert all("data.seed=100 " in run or "data.seed=101 " in run for run in runs)
     name = "run.name=closed_loop_${projection.epsilon}.forward." + SEED
-    assert any(f"arm=closed_loop projection.epsilon=0.01,0.03,0.1 {name}" in run for run in runs)
+    assert any(f"arm=closed_loop projection.epsilon=-0.1,-0.3,-1.0 {name}" in run for run in runs)
 
 
 def test_bars_are_not_judged_without_the_arm_that_they_judge():
@@ -91,8 +91,8 @@ def test_baselines_are_each_skill_alone_all_mixed_and_one_after_another():
     alone = [f"single_{skill}.forward.{SEED}" for skill in ("write", "repair", "trace", "sql")]
     assert names == [*alone, f"{ARM}_mixed.forward.{SEED}", f"{ARM}.forward.{SEED}"]
     assert (
-        "protocol=mixed protocol.every_skill=true trainer.total_training_steps=32 arm=grpo,closed_loop,worst_skill "
-        in runs[4]
+        "protocol=mixed protocol.every_skill=true trainer.total_training_steps=32 trainer.test_freq=32 "
+        "arm=grpo,closed_loop,worst_skill " in runs[4]
     )
     assert "val_n_of_others" not in runs[4]
     assert "model.path=outputs/evidence_safe.baselines.merged/s20.model trainer.val_only=true" in merged
