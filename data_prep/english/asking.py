@@ -1,11 +1,11 @@
-"""Problems of the skills sql and word."""
+"""Problems of the skills sql, word and ledger."""
 
 import random
 import re
 from functools import cache, partial
 
 from data_prep.english.problem import Accept, EnglishProblem, Unsuitable, anything, require
-from data_prep.english.stories import EnglishStory, random_story
+from data_prep.english.stories import EnglishStory, random_ledger, random_story
 from data_prep.sources.sql import Schema, hidden_databases, random_question, random_schema
 from rewards.verifiers.code import CodeTruth
 from rewards.verifiers.sql import SqlTruth
@@ -22,6 +22,15 @@ _WORD = (
     "Solve this problem with a Python function `solution()`, one statement per step:\n\n{story}\n\n{only}",
     "{story} Answer with a Python function `solution()` that returns the result. {only}",
     "Here is a word problem:\n\n{story}\n\nPlease write a short Python function `solution()` that works it out. {only}",
+)
+_LEDGER = (
+    "{story}\n\nWrite a Python function `solution()` that returns the list `{name}`: at first and after each "
+    "change. {only}",
+    "Follow this story with a Python function `solution()`, one statement per change:\n\n{story}\n\nIt returns the "
+    "list `{name}`, from the start to the end. {only}",
+    "{story} Answer with a Python function `solution()` that returns every value of `{name}` in a list. {only}",
+    "Here is a story:\n\n{story}\n\nPlease write a short Python function `solution()` that keeps a list `{name}` of "
+    "the number at first and after each change, and returns it. {only}",
 )
 _CODE = ("Reply with the code only.", "Give only the function.", "Write nothing but the code.")
 
@@ -70,6 +79,32 @@ def word_problem(rng: random.Random, level: int, accept: Accept = anything) -> E
     )
 
 
+def ledger_problem(rng: random.Random, level: int, accept: Accept = anything) -> EnglishProblem:
+    """A story; the answer is a program that returns the quantity after each event, and each has its own test.
+
+    So a test tells about one statement, and a lost statement does not cost those before it.
+    """
+    story = random_ledger(rng, level)
+    if story is None:
+        raise Unsuitable("the numbers make no sense")
+    origin = f"word/{story.key()}"  # the same arithmetic
+    require(accept, origin, story.key())
+    values = story.values()
+    wrong = {other.ledger() for other in story.neighbours() if other.values() != values}
+    prompt = rng.choice(_LEDGER).format(story=story.sentences(), name=story.domain.variable, only=rng.choice(_CODE))
+    return EnglishProblem(
+        skill="ledger",
+        verifier="code",
+        prompt=prompt,
+        gold=story.ledger(),
+        wrong=tuple(sorted(wrong)),
+        truth=partial(_quantities, story),
+        key=story.key(),
+        origin=origin,
+        level=level,
+    )
+
+
 def _off_by_one(query: str) -> list[str]:
     """The query with the last number in it one larger and one smaller."""
     *_, last = [None, *re.finditer(r"(?:[<>=]|LIMIT) (\d+)", query)]
@@ -87,3 +122,7 @@ def _databases(query: str, wrong: tuple[str, ...], schema: Schema, ordered: bool
 
 def _answer(story: EnglishStory) -> CodeTruth:
     return CodeTruth(tests=[f"assert solution() == {story.value()}"])
+
+
+def _quantities(story: EnglishStory) -> CodeTruth:
+    return CodeTruth(tests=[f"assert solution()[{place}] == {value}" for place, value in enumerate(story.values())])

@@ -5,7 +5,7 @@ sentences; the arithmetic, which decides a problem's split, does not.
 """
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from data_prep.english.domains import DOMAINS, PEOPLE, Domain
@@ -17,6 +17,10 @@ _LARGEST = 600
 # Kinds of events by the number of their statements.
 _SINGLE, _PAIRS = ("gain", "loss", "double", "half"), ("many_gain", "many_loss")
 _ENDINGS = ("price", "friend", "more")
+_CHANGES = {
+    "gain": "+ {0}", "loss": "- {0}", "many_gain": "+ {0} * {1}", "many_loss": "- {0} * {1}", "double": "* 2",
+    "half": "// 2",
+}  # fmt: skip
 _DRAWS = {
     "start": range(10, 61),
     "gain": range(3, 31),
@@ -48,14 +52,26 @@ class EnglishStory:
         lines = [f"    {line}" for event in self.events for line in self._lines(event)]
         return "\n".join(["def solution():", *lines, f"    return {self._answer()}"])
 
-    def text(self) -> str:
-        """The story and its question."""
+    def ledger(self) -> str:
+        """The program that computes the quantity at the start and after each event, a statement for each (no ending).
+
+        Without a statement the quantities after it shift, and those before it stay.
+        """
+        name, (start, *others) = self.domain.variable, self.events
+        changes = [f"    {name}.append({name}[-1] {_CHANGES[event.kind].format(*event.numbers)})" for event in others]
+        return "\n".join(["def solution():", f"    {name} = [{start.numbers[0]}]", *changes, f"    return {name}"])
+
+    def sentences(self) -> str:
+        """The story without its question."""
         phrases = self.domain.phrases
         told = [phrases[event.kind][event.phrase % len(phrases[event.kind])] for event in self.events]
-        last = self.events[-1].kind
+        return " ".join(self._filled(text, event.numbers) for text, event in zip(told, self.events, strict=True))
+
+    def text(self) -> str:
+        """The story and its question."""
+        phrases, last = self.domain.phrases, self.events[-1].kind
         question = phrases[f"ask_{last}"][0] if last in _ENDINGS else phrases["ask"][self.events[0].phrase % 2]
-        filled = [self._filled(text, event.numbers) for text, event in zip(told, self.events, strict=True)]
-        return " ".join([*filled, self._filled(question, ())])
+        return f"{self.sentences()} {self._filled(question, ())}"
 
     def value(self) -> int:
         """The answer."""
@@ -139,12 +155,33 @@ def random_story(rng: random.Random, level: int) -> EnglishStory | None:
     left = wanted - 1 - (0 if ending is None else 2 if ending == "friend" else 1)
     while left:
         kind = rng.choice(_PAIRS if left > 1 and rng.random() < 0.35 else _SINGLE)
-        if kind not in domain.phrases or (kind == events[-1].kind and kind in ("double", "half")):
+        if not _fits(kind, domain, events):
             continue
         events.append(_random_event(rng, domain, kind))
         left -= 2 if kind in _PAIRS else 1
     if ending is not None:
         events.append(_random_event(rng, domain, ending))
+    return _story(rng, domain, events)
+
+
+def random_ledger(rng: random.Random, level: int) -> EnglishStory | None:
+    """A story without an ending, whose start and events are as many as the statements of this level; None as above."""
+    domain = rng.choice(DOMAINS)
+    events = [_random_event(rng, domain, "start")]
+    wanted = rng.choice(STATEMENTS[level])
+    while len(events) < wanted:
+        kind = rng.choice((*_SINGLE, *_PAIRS))
+        if _fits(kind, domain, events):
+            events.append(_random_event(rng, domain, kind))
+    return _story(rng, domain, events)
+
+
+def _fits(kind: str, domain: Domain, events: Sequence[Event]) -> bool:
+    """Whether a domain has this kind of event, and it may follow these."""
+    return kind in domain.phrases and not (kind == events[-1].kind and kind in ("double", "half"))
+
+
+def _story(rng: random.Random, domain: Domain, events: Sequence[Event]) -> EnglishStory | None:
     first, second = rng.sample(PEOPLE, 2)
     story = EnglishStory(domain, (first, second), tuple(events))
     return story if _makes_sense(story) else None

@@ -1,6 +1,7 @@
 """The English suite: `python -m data_prep.english --out DIR [--seed S] [--limit N] [--levels 1 2 [word=1 ...]]`.
 
-Five skills (write, repair, trace, sql, word) as a person would ask an instruct model for them. Writes train, val and
+Five skills (write, repair, trace, sql, word) as a person would ask an instruct model for them; `--skills ledger` is a
+sixth, word problems whose program returns the quantity after each event, with a test for each. Writes train, val and
 test (rows for reinforcement learning), sft_train and sft_val (demonstrations: the reference answers, or for
 `--wrong-share` of them a misreading), and manifest.json. No problem is in two files, whatever seed and wording; no
 function that `write`, `repair` or `trace` is about, either.
@@ -20,7 +21,7 @@ from pydantic import BaseModel
 from rich.console import Console
 from rich.progress import track
 
-from data_prep.english.asking import sql_problem, word_problem
+from data_prep.english.asking import ledger_problem, sql_problem, word_problem
 from data_prep.english.coding import repair_problem, trace_problem, write_problem
 from data_prep.english.problem import Accept, EnglishProblem, Unsuitable
 from data_prep.files import complete_file, file_hash
@@ -37,10 +38,13 @@ SKILLS: dict[str, EnglishMaker] = {
     "trace": trace_problem,
     "sql": sql_problem,
     "word": word_problem,
+    "ledger": ledger_problem,
 }
+STANDARD = tuple(SKILLS)[:5]
+"""The skills of a suite for which none are named."""
 LEVELS = (1, 2, 3)
 Levels = Mapping[str, Sequence[int]]
-DEFAULT_LEVELS: Levels = dict.fromkeys(SKILLS, (1, 2))
+DEFAULT_LEVELS: Levels = dict.fromkeys(STANDARD, (1, 2))
 
 # A problem's origin alone decides its split.
 _SHARES = {"val": 10, "test": 10, "sft_val": 4, "sft_train": 38, "train": 38}
@@ -202,7 +206,7 @@ def parse_levels(texts: Iterable[str], skills: Sequence[str]) -> Levels:
             special[skill] = found
         else:
             common += found
-    return {skill: special.get(skill, tuple(common) or DEFAULT_LEVELS[skill]) for skill in skills}
+    return {skill: special.get(skill, tuple(common) or (1, 2)) for skill in skills}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -213,7 +217,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--limit", type=positive, default=1024, help="training rows per skill")
     parser.add_argument("--demonstrations", type=positive, default=1024, help="per skill")
     parser.add_argument("--wrong-share", type=share, default=0.0, help="of demonstrations with a wrong answer, 0 to 1")
-    parser.add_argument("--skills", nargs="+", default=list(SKILLS), choices=list(SKILLS), metavar="SKILL")
+    parser.add_argument("--skills", nargs="+", default=list(STANDARD), choices=list(SKILLS), metavar="SKILL")
     parser.add_argument("--levels", nargs="+", default=[], help="1, 2, 3, or SKILL=LEVEL,... (default: 1 2)")
     options = parser.parse_args(arguments)
     try:

@@ -34,7 +34,7 @@ def make_bpe_start(out: Path, seed: int = 0) -> Path:
 
 def make_english_start(out: Path, seed: int = 0) -> Path:
     """The same with rows of the English suite, of level 1."""
-    levels = dict.fromkeys(english.SKILLS, (1,))
+    levels = dict.fromkeys(english.STANDARD, (1,))
     drawn = [
         problem
         for skill in levels

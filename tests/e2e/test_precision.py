@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from data_prep.english.suite import SKILLS
+from data_prep.english.suite import STANDARD
 from recipe.records.pictures import series
 from recipe.records.run_directory import RunDirectory
 from tests.e2e.conftest import assert_engine_agrees, assert_exported, train
@@ -37,7 +37,7 @@ def test_the_english_suite_is_trained_with_both_ideas_and_base_weights_that_the_
     for row in run.metrics()[-STEPS:]:
         assert row["credit/replays"] > 0
         assert row["actor/projection/skipped_steps"] == 0
-        skills = [name for name in SKILLS if row[f"actor/projection/gradient_norm/{name}"] > 0]
+        skills = [name for name in STANDARD if row[f"actor/projection/gradient_norm/{name}"] > 0]
         assert len(skills) >= 2  # that the step's prompts have
         assert all(row[f"actor/projection/predicted_change/{name}"] > -1e-6 for name in skills)
     assert_exported(start, english_start, run)

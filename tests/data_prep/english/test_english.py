@@ -14,6 +14,7 @@ from data_prep.english.suite import (
     LEVELS,
     MANIFEST,
     SKILLS,
+    STANDARD,
     demonstrations,
     extra_info,
     main,
@@ -170,7 +171,9 @@ def test_traces_end_with_the_result(drawn):
 
 def test_rows_name_their_skill_level_and_verifier(folder):
     train = read(folder, "train")
-    assert {skill: sum(one.skill == skill for one in train) for skill in SKILLS} == dict.fromkeys(SKILLS, 16)
+    assert {skill: sum(one.skill == skill for one in train) for skill in SKILLS} == dict.fromkeys(STANDARD, 16) | {
+        "ledger": 0
+    }
     assert [one.extra_info.index for one in train] == list(range(80))
     assert {one.data_source for one in train} == {"code", "trace", "sql"}
     assert {one.extra_info.level for one in train} == {1, 2}
@@ -178,7 +181,7 @@ def test_rows_name_their_skill_level_and_verifier(folder):
 
 
 def test_a_share_of_the_demonstrations_misreads_the_same_problems():
-    levels = dict.fromkeys(SKILLS, (1,))
+    levels = dict.fromkeys(STANDARD, (1,))
     right = demonstrations("sft_train", levels, seed=3, count=12)
     mixed = demonstrations("sft_train", levels, seed=3, count=12, wrong_share=0.4)
     assert [one.extra_info.id for one in mixed] == [one.extra_info.id for one in right]
@@ -199,7 +202,7 @@ def test_the_manifest_describes_the_files(folder):
     manifest = json.loads((folder / MANIFEST).read_text())
     assert manifest["settings"] == {
         "seed": 3, "limit": 16, "demonstrations": 16, "wrong_share": 0.0,
-        "levels": {skill: [1, 2] for skill in SKILLS},
+        "levels": {skill: [1, 2] for skill in STANDARD},
     }  # fmt: skip
     for split in FILES:
         entry = manifest["files"][split]
@@ -208,9 +211,10 @@ def test_the_manifest_describes_the_files(folder):
 
 
 def test_levels_are_given_for_all_skills_or_one():
-    assert parse_levels([], list(SKILLS)) == DEFAULT_LEVELS
+    assert parse_levels([], STANDARD) == DEFAULT_LEVELS
     assert parse_levels(["3", "word=1,2"], ["sql", "word"]) == {"sql": (3,), "word": (1, 2)}
     assert parse_levels(["1", "2"], ["sql"]) == {"sql": (1, 2)}
+    assert parse_levels([], ["ledger"]) == {"ledger": (1, 2)}
     assert parse_levels(["1,3"], ["sql"]) == {"sql": (1, 3)}
 
 

@@ -17,8 +17,9 @@ from data_prep.english.functions import (
     random_argument,
     random_function,
 )
-from data_prep.english.stories import EnglishStory, Event, random_story
+from data_prep.english.stories import EnglishStory, Event, random_ledger, random_story
 from rewards import compute_score
+from rewards.counterfactual.replay import Plan, estimate
 from rewards.verifiers.code import CodeTruth
 
 pytestmark = pytest.mark.slow
@@ -159,3 +160,39 @@ def test_a_function_is_written_traced_and_keyed_as_expected():
     assert function.call([2, 5, 8]) == "total_scores([2, 5, 8])"
     empty = replace(function, steps=(steps[0], FunctionStep("numbers", "largest")))
     assert empty.outcome([1]) == "ValueError"
+
+
+LEDGER = (
+    "def solution():\n    pens = [9]\n    pens.append(pens[-1] + 4)\n    pens.append(pens[-1] * 2)\n    return pens"
+)
+
+
+@pytest.mark.parametrize(
+    ("program", "earned"),
+    [
+        (LEDGER, [1, 1, 2 / 3, 1 / 3, 1]),  # without `def` or `return` nothing is left
+        (LEDGER.replace("+ 4", "+ 5"), [1 / 3, 1 / 3, 0, 0, 1 / 3]),
+        (LEDGER.replace("* 2", "// 2"), [2 / 3, 2 / 3, 1 / 3, 0, 2 / 3]),
+    ],
+)
+async def test_a_statement_of_a_ledger_earns_the_tests_from_its_own_to_the_first_that_fails(program, earned):
+    truth = CodeTruth(tests=["assert solution()[0] == 9", "assert solution()[1] == 13", "assert solution()[2] == 26"])
+
+    async def verify(changed: str) -> float:
+        return float((await compute_score("code", changed, truth.model_dump_json()))["pass_ratio"])
+
+    found = await estimate(program, verify, Plan(budget=12), score=await verify(program))
+    assert found.values == pytest.approx(earned)
+
+
+@given(seed=seeds, level=levels)
+@settings(max_examples=60, deadline=None)
+def test_a_ledger_has_a_statement_for_each_quantity(seed, level):
+    story = random_ledger(random.Random(seed), level)
+    if story is None:
+        return
+    scope: dict[str, object] = {}
+    exec(story.ledger(), scope)  # noqa: S102
+    assert scope["solution"]() == story.values()  # type: ignore[operator]
+    assert len(story.ledger().splitlines()) == len(story.values()) + 2
+    assert "?" not in story.sentences()
