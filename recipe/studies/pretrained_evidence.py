@@ -1,6 +1,7 @@
 """The claims of both papers on a pretrained model: docs/evidence/pretrained_plan.md.
 
-All runs start from the weights of scripts/pretrained.sh and have one learning rate, the best of GRPO. `rates` finds it
+All runs of a task start from the same weights, for skills those of scripts/pretrained.sh, and have one learning rate,
+the best of GRPO. `rates` finds it
 and `tune` the strengths on seeds that the evidence does not use, `sequence` shows whether GRPO forgets at all; `credit`
 compares ways to assign credit, `safe` ways to keep skills, `both` credit and projection together with each alone. As
 each of their runs ends, what it did to text that it never names is measured, and its checkpoint is removed. A study
@@ -31,8 +32,8 @@ from recipe.studies.pretrained import DATA, EXPERIMENT, OUT, base_model, make_en
 from recipe.studies.steps import MadeWith, Steps, Stopped
 
 ORDERS = {"forward": "[write,repair,sql]", "backward": "[sql,repair,write]"}
-# Per prompt, of grpo_more_samples: half more than the others', above what credit may cost. Micro-batches of 8 divide
-# 4 x 6 samples.
+# Per prompt, of grpo_more_samples: half more than the others', above what credit may cost. Micro-batches of 4 divide
+# 2 x 6 samples.
 MORE_SAMPLES = "6"
 REACH = "0.35"  # the accuracy whose cost is compared: the start has about 22%, 1,600 samples of GRPO led to about 38%
 WINDOW = "16"  # updates whose mean has to reach it: one of 16 samples scatters by 24 points
@@ -52,12 +53,14 @@ HELD_OUT_BLOCKS = "24"  # of 512 tokens
 class Stage:
     """A stage of the study: its experiment, skills, arms and seeds, and the reports that compare its runs.
 
-    validated: the rows of validations; tuning chose by those of `val`.
+    start: of scripts/pretrained.sh, or one trained on the demonstrations of the stage's own rows. validated: the rows
+    of validations; tuning chose by those of `val`.
     """
 
     experiment: str
     data: str
     skills: tuple[str, ...]
+    start: str
     arms: str
     seeds: str
     runs: Callable[["Stage", Steps[PretrainedEvidenceOptions], Overrides], list[Overrides]]
@@ -145,8 +148,9 @@ def _is_named(key: str, named: Overrides) -> bool:
 
 FOLDER = "evidence_pretrained"
 _SAFE = f"outputs/{FOLDER}.safe"
-_A = ("pretrained_credit", "data/english_credit", ("write", "word"))
-_B = ("pretrained_safe", "data/english_safe", ("write", "repair", "sql"))
+_SHARED = "start"
+_A = ("pretrained_credit", "data/english_credit", ("ledger",), "start_credit")
+_B = ("pretrained_safe", "data/english_safe", ("write", "repair", "sql"), _SHARED)
 _CONTRASTS = ("credit:grpo", "credit:grpo_more_samples", "credit_shuffled:grpo")
 _GOAL = ("--reach", REACH, "--window", WINDOW)
 _BLOCKS = ("--blocks", "order")  # each seed has one order
@@ -268,15 +272,16 @@ def _drop_checkpoints(steps: Steps[PretrainedEvidenceOptions], run: RunDirectory
 
 
 def _start(stage: Stage, steps: Steps[PretrainedEvidenceOptions], overrides: Overrides) -> str:
-    """The model that every run starts from: that of scripts/pretrained.sh."""
+    """The model that every run of the stage starts from."""
     steps.run("bash", "scripts/setup.sh", steps.serving)
     arms = (steps.options.arms or stage.arms).split()
     planned = [
         (f"experiment={stage.experiment}", *_arm(arm, steps), *overrides, *steps.options.train.split()) for arm in arms
     ]
     model = base_model(steps, steps.options.model, OUT, planned)
-    make_english(steps, DATA)
-    return supervised_start(steps, model, DATA, f"{OUT}/start")
+    data, skills = (DATA, ()) if stage.start == _SHARED else (stage.data, stage.skills)
+    make_english(steps, data, *skills)
+    return supervised_start(steps, model, data, f"{OUT}/{stage.start}")
 
 
 def _held_out(steps: Steps[PretrainedEvidenceOptions]) -> None:

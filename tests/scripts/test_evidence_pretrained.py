@@ -32,7 +32,7 @@ from tests.composing import composed
 from tests.scripts.test_papers import SEED, dry
 from tests.studying import ROOT, of_module, search, study
 
-START = "outputs/pretrained/start/model"
+START, CREDIT_START = (f"outputs/pretrained/{name}/model" for name in ("start", "start_credit"))
 LR = "actor_rollout_ref.actor.optim.lr"
 SMOLLM2 = ModelShape(576, 1536, 30, 9, 3, 64, 49152, 8192, tie_word_embeddings=True)
 
@@ -50,7 +50,7 @@ def _runs(stage: str, **variables: str) -> list[str]:
 
 def test_all_arms_of_a_seed_run_before_the_next_seed_at_one_rate_from_one_start(tuned: None):
     begin = f"recipe.train --multirun experiment=pretrained_credit run.experiment=evidence_pretrained.credit \
-actor_rollout_ref.model.path={START} data.max_response_length=128 data.val_files=data/english_credit/val.parquet"
+actor_rollout_ref.model.path={CREDIT_START} data.max_response_length=128 data.val_files=data/english_credit/val.parquet"
     more = "arm=grpo actor_rollout_ref.rollout.n=6"
     assert _runs("credit", SEEDS="30 31") == [
         f"{begin} data.seed={seed} {words} {LR}=3e-4 run.name={name}.{SEED}"
@@ -203,19 +203,24 @@ def test_bars_are_left_out_without_the_arm_that_they_judge(tuned: None):
         assert sum(" bars " in one for one in reports) == judged
 
 
-def test_the_start_is_made_before_the_rows_and_the_rows_before_the_runs():
-    commands = dry("evidence_pretrained", "credit", SEEDS="30", ARMS="grpo")
-    order = ("data_prep.pretrained", "recipe.sft", "data_prep.english --out data/english_credit", "recipe.train")
+@pytest.mark.parametrize(
+    ("stage", "rows", "start"),
+    [("credit", "data/english_credit", CREDIT_START), ("sequence", "data/english", START)],
+)
+def test_the_start_is_trained_on_the_rows_of_its_task_before_the_runs(tuned: None, stage: str, rows: str, start: str):
+    order = ("data_prep.pretrained", "data_prep.english", "recipe.sft", "recipe.train")
+    commands = dry("evidence_pretrained", stage, SEEDS="30", ARMS="grpo")
     places = [next(place for place, one in enumerate(commands) if one.startswith(word)) for word in order]
     assert places == sorted(places)
-    assert f"claim outputs/evidence_pretrained.credit --model start={START}" in " ".join(commands)
+    assert f"train_files={rows}/sft_train.parquet " in commands[places[2]]
+    assert f"claim outputs/evidence_pretrained.{stage} --model start={start}" in " ".join(commands)
 
 
 @pytest.mark.parametrize(
     ("stage", "levels"),
     [
-        ("rates", {"write": (1,), "word": (1,)}),
-        ("credit", {"write": (1,), "word": (1,)}),
+        ("rates", {"ledger": (1,)}),
+        ("credit", {"ledger": (1,)}),
         ("tune", {"write": (1,), "repair": (1,), "sql": (1, 2)}),
         ("safe", {"write": (1,), "repair": (1,), "sql": (1, 2)}),
     ],
@@ -287,18 +292,18 @@ def test_the_plan_states_the_values_that_the_study_and_its_reports_use():
     (command,) = re.findall(r"^python -m recipe\.train (.*?)^```", plan, re.MULTILINE | re.DOTALL)
     words = command.replace("\\\n", " ").replace("=RATE", "=1e-3").split()
     config = composed(*words)
-    assert (config.run.name, config.data.seed, config.actor_rollout_ref.model.path) == ("credit.s30", 30, START)
+    assert (config.run.name, config.data.seed, config.actor_rollout_ref.model.path) == ("credit.s30", 30, CREDIT_START)
 
 
 @pytest.mark.slow
 def test_the_experiments_have_the_updates_and_samples_of_the_plan():
     credit, safe = composed("experiment=pretrained_credit"), composed("experiment=pretrained_safe")
-    assert (credit.trainer.total_training_steps, list(credit.skills.names)) == (100, ["write", "word"])
+    assert (credit.trainer.total_training_steps, list(credit.skills.names)) == (100, ["ledger"])
     assert (safe.protocol.stage_steps, list(safe.skills.names)) == (8, ["write", "repair", "sql"])
-    for config, samples in ((credit, 4), (safe, 8)):
-        assert (config.data.train_batch_size, config.actor_rollout_ref.rollout.n) == (samples, samples)
+    for config, prompts, samples in ((credit, 2, 4), (safe, 8, 8)):
+        assert (config.data.train_batch_size, config.actor_rollout_ref.rollout.n) == (prompts, samples)
     assert (safe.actor_rollout_ref.rollout.val_kwargs.n, safe.protocol.val_n_of_others) == (2, 1)
-    assert (credit.protocol.every_skill, list(credit.actor_rollout_ref.actor.optim.betas)) == (True, [0.9, 0.95])
+    assert list(credit.actor_rollout_ref.actor.optim.betas) == [0.9, 0.95]
 
 
 def test_the_memory_of_each_arm_is_planned_before_the_start_is_trained(tuned: None):
