@@ -37,6 +37,12 @@ LR = "actor_rollout_ref.actor.optim.lr"
 SMOLLM2 = ModelShape(576, 1536, 30, 9, 3, 64, 49152, 8192, tie_word_embeddings=True)
 
 
+@pytest.fixture(autouse=True)
+def _nothing_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever this checkout has made."""
+    monkeypatch.setattr(Steps, "have", lambda *_: False)
+
+
 @pytest.fixture
 def tuned(monkeypatch: pytest.MonkeyPatch) -> None:
     """A study whose tuning is done."""
