@@ -159,6 +159,13 @@ class OrderOptions(ArmOptions):
 
 
 @dataclass(frozen=True)
+class SafeOptions(OrderOptions):
+    """Options of the evidence of bounded forgetting."""
+
+    start: str = ""  # folder of the starting model, made earlier
+
+
+@dataclass(frozen=True)
 class EvidenceBOptions(OrderOptions):
     """Options of paper B's comparison."""
 

@@ -8,7 +8,7 @@ mixed, and one after the other; `six` has six skills. A stopped study resumes.
 
 from pathlib import Path
 
-from recipe.runtime.options import OrderOptions, RunsOptions
+from recipe.runtime.options import RunsOptions, SafeOptions
 from recipe.studies.arm_options import (
     ARM,
     CLOSED_LOOP,
@@ -57,16 +57,16 @@ FEWER = "protocol.val_n_of_others=2"
 TUNED = "ewc replay rehearsal qp_solutions closed_loop"
 
 
-def evidence_safe(steps: Steps[OrderOptions], stage: str = "", *overrides: str) -> None:
+def evidence_safe(steps: Steps[SafeOptions], stage: str = "", *overrides: str) -> None:
     """STAGE `tune`, then `arms`, then the others."""
     known("stage", [stage], STAGES)
     check_values(steps.options.values, stage)
     out = f"outputs/evidence_safe.{stage}"
-    data, start, experiment = (
-        ("data/micro6", SIX_START, "paper_b6") if stage == "six" else ("data/micro", (), "paper_b")
-    )
+    (data, *start), experiment = (SIX_START, "paper_b6") if stage == "six" else (("data/micro",), "paper_b")
     model = f"{data}/model"
-    steps.micro_start(*start)
+    earlier = ("--model", steps.options.start) if steps.options.start else ()
+    given = (data, *start, *earlier)
+    steps.micro_start(*(given if len(given) > 1 else ()))
     steps.take_kept(out)
     rows = _rows_of(TUNING_ROWS if stage == "tune" else data)
     if stage == "tune":
@@ -98,26 +98,26 @@ def _rows_of(folder: str) -> dict[str, str]:
 Runs = list[tuple[str, tuple[str, ...]]]
 
 
-def _tune(steps: Steps[OrderOptions]) -> Runs:
+def _tune(steps: Steps[SafeOptions]) -> Runs:
     """Seed and overrides of the runs that tune each arm."""
     runs = [(*_in_order("forward"), *run) for run in tuning_runs(steps.options.arms, TUNED, steps.options.values)]
     return [(seed, run) for seed in (steps.options.seeds or TUNING_SEEDS).split() for run in runs]
 
 
-def _arms(steps: Steps[OrderOptions]) -> Runs:
+def _arms(steps: Steps[SafeOptions]) -> Runs:
     """Both orders of a seed in turn: a study that is stopped has whole blocks."""
     return _of_arms(steps, ARMS, SEEDS, " ".join(ORDERS))
 
 
-def _estimates(steps: Steps[OrderOptions]) -> Runs:
+def _estimates(steps: Steps[SafeOptions]) -> Runs:
     return _of_arms(steps, ESTIMATES, FEW_SEEDS, "forward")
 
 
-def _memory(steps: Steps[OrderOptions]) -> Runs:
+def _memory(steps: Steps[SafeOptions]) -> Runs:
     return _of_arms(steps, MEMORY, FEW_SEEDS, "forward", *ENLARGED)
 
 
-def _six(steps: Steps[OrderOptions]) -> Runs:
+def _six(steps: Steps[SafeOptions]) -> Runs:
     """Six skills, in the order of their experiment."""
     named = listed(steps.options.arms or SIX)
     return [
@@ -126,7 +126,7 @@ def _six(steps: Steps[OrderOptions]) -> Runs:
     ]
 
 
-def _baselines(steps: Steps[OrderOptions]) -> Runs:
+def _baselines(steps: Steps[SafeOptions]) -> Runs:
     """GRPO on each skill alone for a stage's updates, on all of them mixed for a run's, and on one after another."""
     runs: Runs = []
     for seed in (steps.options.seeds or FEW_SEEDS).split():
@@ -162,7 +162,7 @@ def merge_single_runs(steps: Steps[RunsOptions], out: str) -> None:
         steps.module("recipe.report", "summary", *validated)
 
 
-def _of_arms(steps: Steps[OrderOptions], arms: str, seeds: str, orders: str, *overrides: str) -> Runs:
+def _of_arms(steps: Steps[SafeOptions], arms: str, seeds: str, orders: str, *overrides: str) -> Runs:
     given = steps.options
     chosen, named = known("order", (given.orders or orders).split(), ORDERS), listed(given.arms or arms)
     return [

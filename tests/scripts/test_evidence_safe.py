@@ -8,7 +8,7 @@ import pytest
 
 from recipe.reports.bars import ARM as JUDGED
 from recipe.reports.bars import CONFIRMATORY
-from recipe.runtime.options import OrderOptions
+from recipe.runtime.options import SafeOptions
 from recipe.settings import read_settings
 from recipe.studies.arm_options import CLOSED_LOOP, STRENGTHS
 from recipe.studies.safe import ARMS, ENLARGED, ESTIMATES, TUNED, merge_single_runs
@@ -52,6 +52,13 @@ def test_bars_are_not_judged_without_the_arm_that_they_judge():
     assert CLOSED_LOOP == JUDGED
     assert not any(" bars " in one for one in dry("evidence_safe", "arms", ARMS="grpo ewc", SEEDS="20"))
     assert any(" bars " in one for one in dry("evidence_safe", "arms", ARMS="grpo closed_loop", SEEDS="20"))
+
+
+def test_an_earlier_start_takes_the_place_of_one_trained_here():
+    assert "bash scripts/micro_start.sh data/micro --model earlier" in dry("evidence_safe", "arms", START="earlier")
+    six = next(one for one in dry("evidence_safe", "six", START="earlier") if "micro_start" in one)
+    assert six.partition(" --skills ")[0] == "bash scripts/micro_start.sh data/micro6"
+    assert six.endswith(" --model earlier")
 
 
 def test_tuning_reads_prompts_that_the_study_does_not():
@@ -119,7 +126,7 @@ def test_a_seed_whose_single_runs_came_without_checkpoints_is_not_merged(
             run = tmp_path / f"outputs/evidence_safe.baselines/single_{skill}.forward.s{seed}"
             (run / "checkpoints" if seed == "21" or skill == "sql" else run).mkdir(parents=True)
     with chdir(tmp_path):
-        merge_single_runs(Steps(OrderOptions(dry_run="1", seeds="20 21")), "outputs/evidence_safe.baselines")
+        merge_single_runs(Steps(SafeOptions(dry_run="1", seeds="20 21")), "outputs/evidence_safe.baselines")
     printed = capfd.readouterr().err
     commands = shown(printed)
     assert [one.rpartition(" ")[2] for one in of_module(commands, "recipe.merge")] == [
