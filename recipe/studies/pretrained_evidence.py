@@ -36,7 +36,7 @@ ORDERS = {"forward": "[write,repair,sql]", "backward": "[sql,repair,write]"}
 # 2 x 6 samples.
 MORE_SAMPLES = "6"
 REACH = "0.35"  # the accuracy whose cost is compared: the start has about 13%
-WINDOW = "16"  # updates whose mean has to reach it: one of 8 samples scatters by 30 points
+WINDOW = "16"  # updates whose mean has to reach it: one of 8 samples scatters by 33 points
 GRPO_RATE = ""
 """Learning rate of every arm, GRPO's best of stage `rates`; filled before the stages that need it."""
 TUNED_STRENGTHS: Mapping[str, str] = {}
@@ -151,14 +151,14 @@ _SAFE = f"outputs/{FOLDER}.safe"
 _SHARED = "start"
 _A = ("pretrained_credit", "data/english_credit", ("ledger",), "start_credit")
 _B = ("pretrained_safe", "data/english_safe", ("write", "repair", "sql"), _SHARED)
-_CONTRASTS = ("credit:grpo", "credit:grpo_more_samples", "credit_shuffled:grpo")
+_CONTRASTS = ("credit:grpo", "credit:partial", "credit:grpo_more_samples", "credit_shuffled:grpo")
 _GOAL = ("--reach", REACH, "--window", WINDOW)
 _BLOCKS = ("--blocks", "order")  # each seed has one order
 _SAFE_ARMS, _TOGETHER = "grpo rehearsal ewc closed_loop", "credit_closed_loop"
 STAGES = {
     "rates": Stage(*_A, "grpo", "100 101", _rates, (("online", *_GOAL, "--each"),)),
     "credit": Stage(
-        *_A, "grpo credit credit_shuffled grpo_more_samples", "30 31 32 33 34 35", _one_order,
+        *_A, "grpo partial credit credit_shuffled grpo_more_samples", "30 31 32 33 34 35", _one_order,
         (("online", *_GOAL, "--each", "--contrasts", *_CONTRASTS), ("speed", "--reach", REACH), ("general",)),
     ),
     "sequence": Stage(*_B, "grpo", "100 101", _in_orders, (("skills",),)),

@@ -23,7 +23,7 @@ from recipe.studies.arm_options import (
 )
 from recipe.studies.files import MICRO_ROWS
 from recipe.studies.papers import ORDERS
-from recipe.studies.steps import MadeWith, Steps, say
+from recipe.studies.steps import MadeWith, Steps, Stopped, say
 
 ARMS = "grpo ewc replay rehearsal random_gradients qp_solutions closed_loop"
 ESTIMATES = (
@@ -64,6 +64,8 @@ def evidence_safe(steps: Steps[SafeOptions], stage: str = "", *overrides: str) -
     out = f"outputs/evidence_safe.{stage}"
     (data, *start), experiment = (SIX_START, "paper_b6") if stage == "six" else (("data/micro",), "paper_b")
     model = f"{data}/model"
+    if start and steps.options.start:
+        raise Stopped("START has four skills; the stage six trains its own: unset START")
     earlier = ("--model", steps.options.start) if steps.options.start else ()
     given = (data, *start, *earlier)
     steps.micro_start(*(given if len(given) > 1 else ()))

@@ -63,6 +63,7 @@ actor_rollout_ref.model.path={CREDIT_START} data.max_response_length=128 data.va
         for seed in ("30", "31")
         for words, name in (
             ("arm=grpo", "grpo"),
+            ("arm=partial", "partial"),
             ("arm=credit", "credit"),
             ("arm=credit_shuffled", "credit_shuffled"),
             (more, "grpo_more_samples"),

@@ -173,10 +173,16 @@ LEDGER = (
         (LEDGER, [1, 1, 2 / 3, 1 / 3, 1]),  # without `def` or `return` nothing is left
         (LEDGER.replace("+ 4", "+ 5"), [1 / 3, 1 / 3, 0, 0, 1 / 3]),
         (LEDGER.replace("* 2", "// 2"), [2 / 3, 2 / 3, 1 / 3, 0, 2 / 3]),
+        (
+            LEDGER.replace("    return", "    pens.append(pens[-1] + 1)\n    return"),
+            [2 / 3, 2 / 3, 1 / 3, 0, -1 / 3, 2 / 3],
+        ),
     ],
 )
 async def test_a_statement_of_a_ledger_earns_the_tests_from_its_own_to_the_first_that_fails(program, earned):
-    truth = CodeTruth(tests=["assert solution()[0] == 9", "assert solution()[1] == 13", "assert solution()[2] == 26"])
+    truth = CodeTruth(
+        tests=["assert solution()[0] == 9", "assert solution()[1] == 13", "assert solution()[2:] == [26]"]
+    )
 
     async def verify(changed: str) -> float:
         return float((await compute_score("code", changed, truth.model_dump_json()))["pass_ratio"])
