@@ -2,6 +2,7 @@
 
 import random
 import re
+from collections.abc import Callable
 from functools import cache, partial
 
 from data_prep.english.problem import Accept, EnglishProblem, Unsuitable, anything, require
@@ -59,24 +60,11 @@ def sql_problem(rng: random.Random, level: int, accept: Accept = anything) -> En
 
 def word_problem(rng: random.Random, level: int, accept: Accept = anything) -> EnglishProblem:
     """A story with a question; the answer is a program whose statements depend on each other."""
-    story = random_story(rng, level)
-    if story is None:
-        raise Unsuitable("the numbers make no sense")
-    origin = f"word/{story.key()}"
-    require(accept, origin, story.key())
+    story = _wanted(random_story(rng, level), accept)
     answer = story.value()
     wrong = {other.program() for other in story.neighbours() if other.value() != answer}
-    return EnglishProblem(
-        skill="word",
-        verifier="code",
-        prompt=rng.choice(_WORD).format(story=story.text(), only=rng.choice(_CODE)),
-        gold=story.program(),
-        wrong=tuple(sorted(wrong)),
-        truth=partial(_answer, story),
-        key=story.key(),
-        origin=origin,
-        level=level,
-    )
+    prompt = rng.choice(_WORD).format(story=story.text(), only=rng.choice(_CODE))
+    return _of_story("word", story, level, prompt, story.program(), wrong, _answer)
 
 
 def ledger_problem(rng: random.Random, level: int, accept: Accept = anything) -> EnglishProblem:
@@ -84,25 +72,37 @@ def ledger_problem(rng: random.Random, level: int, accept: Accept = anything) ->
 
     So a test tells about one statement, and a lost statement does not cost those before it.
     """
-    story = random_ledger(rng, level)
-    if story is None:
-        raise Unsuitable("the numbers make no sense")
-    origin = f"word/{story.key()}"  # the same arithmetic
-    require(accept, origin, story.key())
+    story = _wanted(random_ledger(rng, level), accept)
     values = story.values()
     wrong = {other.ledger() for other in story.neighbours() if other.values() != values}
     prompt = rng.choice(_LEDGER).format(story=story.sentences(), name=story.domain.variable, only=rng.choice(_CODE))
+    return _of_story("ledger", story, level, prompt, story.ledger(), wrong, quantities)
+
+
+def _wanted(story: EnglishStory | None, accept: Accept) -> EnglishStory:
+    if story is None:
+        raise Unsuitable("the numbers make no sense")
+    require(accept, _origin(story), story.key())
+    return story
+
+
+def _origin(story: EnglishStory) -> str:
+    return f"word/{story.key()}"  # of both skills, whose arithmetic is the same
+
+
+def _of_story(
+    skill: str,
+    story: EnglishStory,
+    level: int,
+    prompt: str,
+    gold: str,
+    wrong: set[str],
+    truth: Callable[[EnglishStory], CodeTruth],
+) -> EnglishProblem:
     return EnglishProblem(
-        skill="ledger",
-        verifier="code",
-        prompt=prompt,
-        gold=story.ledger(),
-        wrong=tuple(sorted(wrong)),
-        truth=partial(_quantities, story),
-        key=story.key(),
-        origin=origin,
-        level=level,
-    )
+        skill=skill, verifier="code", prompt=prompt, gold=gold, wrong=tuple(sorted(wrong)), truth=partial(truth, story),
+        key=story.key(), origin=_origin(story), level=level,
+    )  # fmt: skip
 
 
 def _off_by_one(query: str) -> list[str]:
@@ -124,7 +124,8 @@ def _answer(story: EnglishStory) -> CodeTruth:
     return CodeTruth(tests=[f"assert solution() == {story.value()}"])
 
 
-def _quantities(story: EnglishStory) -> CodeTruth:
+def quantities(story: EnglishStory) -> CodeTruth:
+    """A test for each quantity of a ledger; the last one refuses further entries."""
     *others, last = story.values()
     tests = [f"assert solution()[{place}] == {value}" for place, value in enumerate(others)]
-    return CodeTruth(tests=[*tests, f"assert solution()[{len(others)}:] == [{last}]"])  # and nothing after it
+    return CodeTruth(tests=[*tests, f"assert solution()[{len(others)}:] == [{last}]"])

@@ -40,11 +40,12 @@ SKILLS: dict[str, EnglishMaker] = {
     "word": word_problem,
     "ledger": ledger_problem,
 }
-STANDARD = tuple(SKILLS)[:5]
+STANDARD = tuple(skill for skill in SKILLS if skill != "ledger")
 """The skills of a suite for which none are named."""
 LEVELS = (1, 2, 3)
 Levels = Mapping[str, Sequence[int]]
-DEFAULT_LEVELS: Levels = dict.fromkeys(STANDARD, (1, 2))
+USUAL = (1, 2)
+DEFAULT_LEVELS: Levels = dict.fromkeys(STANDARD, USUAL)
 
 # A problem's origin alone decides its split.
 _SHARES = {"val": 10, "test": 10, "sft_val": 4, "sft_train": 38, "train": 38}
@@ -206,7 +207,7 @@ def parse_levels(texts: Iterable[str], skills: Sequence[str]) -> Levels:
             special[skill] = found
         else:
             common += found
-    return {skill: special.get(skill, tuple(common) or (1, 2)) for skill in skills}
+    return {skill: special.get(skill, tuple(common) or USUAL) for skill in skills}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -31,13 +31,12 @@ def pretrained(steps: Steps[PretrainedOptions], model: str = "") -> None:
     data, out = given.folder or DATA, given.out or OUT
     runs = _runs(steps, out)
     missing = sum(not Path(RUNS, run, "model").exists() for run in runs.values())
-    model = base_model(
-        steps, model or given.model, out, [("--runs", str(missing), f"experiment={EXPERIMENT}", *given.train.split())]
-    )
+    folder, planned = f"{out}/start", ("--runs", str(missing), f"experiment={EXPERIMENT}", *given.train.split())
+    model = base_model(steps, model or given.model, folder, [planned])
     make_english(steps, data)
     files = {split: f"{data}/{split}.parquet" for split in ("train", "val", "test")}
     steps.study = MadeWith(out, {"start": model}, files)
-    start = supervised_start(steps, model, data, f"{out}/start")
+    start = supervised_start(steps, model, data, folder)
     test = {"english_test": files["test"]}
     steps.evaluate(EXPERIMENT, start, f"{out}/before", test, *AS_TRAINED)
     name, evaluated = _name(steps, out), []
@@ -74,15 +73,15 @@ def _was_kept(folder: str) -> bool:
     return RunDirectory(Path(folder)).finished and not Path(folder, manifest.FILE).exists()
 
 
-def base_model(steps: Steps[StartOptions], model: str, out: str, planned: Sequence[Sequence[str]]) -> str:
+def base_model(steps: Steps[StartOptions], model: str, start: str, planned: Sequence[Sequence[str]]) -> str:
     """The folder of an instruct model, SmolLM2 if none is named, that fits this machine's memory and disk.
 
-    planned: options of recipe.memory for each kind of run that is to follow the supervised start.
+    start: the folder of the supervised start. planned: options of recipe.memory for each kind of run that is to follow.
     """
     if not model:
         model = MODEL
         steps.module("data_prep.pretrained", "--out", model)
-    _require_room(steps, model, out, planned)
+    _require_room(steps, model, start, planned)
     model = steps.local_model(model)
     if not steps.dry:
         _require_instruct_model(model)
@@ -116,7 +115,7 @@ def supervised_start(steps: Steps[StartOptions], model: str, data: str, out: str
     return folder
 
 
-def _require_room(steps: Steps[StartOptions], model: str, out: str, planned: Sequence[Sequence[str]]) -> None:
+def _require_room(steps: Steps[StartOptions], model: str, start: str, planned: Sequence[Sequence[str]]) -> None:
     """Plan the memory and disk of what is missing before anything large is fetched or trained.
 
     Refused if it does not fit.
@@ -133,10 +132,10 @@ def _require_room(steps: Steps[StartOptions], model: str, out: str, planned: Seq
         except UnknownShapeError as error:
             say(f"no memory plan: {error}")
             return
-    if not Path(f"{out}/start/model").exists():
+    if not Path(f"{start}/model").exists():
         steps.module(
             "recipe.memory", "--supervised", DEMONSTRATION_TOKENS, "sft_experiment=english", f"model.path={model}",
-            f"trainer.default_local_dir={out}/start/sft", *given.sft.split(),
+            f"trainer.default_local_dir={start}/sft", *given.sft.split(),
         )  # fmt: skip
     for words in planned:
         steps.module(

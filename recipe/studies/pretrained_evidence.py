@@ -278,10 +278,11 @@ def _start(stage: Stage, steps: Steps[PretrainedEvidenceOptions], overrides: Ove
     planned = [
         (f"experiment={stage.experiment}", *_arm(arm, steps), *overrides, *steps.options.train.split()) for arm in arms
     ]
-    model = base_model(steps, steps.options.model, OUT, planned)
+    start = f"{OUT}/{stage.start}"
+    model = base_model(steps, steps.options.model, start, planned)
     data, skills = (DATA, ()) if stage.start == _SHARED else (stage.data, stage.skills)
     make_english(steps, data, *skills)
-    return supervised_start(steps, model, data, f"{OUT}/{stage.start}")
+    return supervised_start(steps, model, data, start)
 
 
 def _held_out(steps: Steps[PretrainedEvidenceOptions]) -> None:

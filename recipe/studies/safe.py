@@ -67,8 +67,7 @@ def evidence_safe(steps: Steps[SafeOptions], stage: str = "", *overrides: str) -
     if start and steps.options.start:
         raise Stopped("START has four skills; the stage six trains its own: unset START")
     earlier = ("--model", steps.options.start) if steps.options.start else ()
-    given = (data, *start, *earlier)
-    steps.micro_start(*(given if len(given) > 1 else ()))
+    steps.micro_start(data, *start, *earlier)
     steps.take_kept(out)
     rows = _rows_of(TUNING_ROWS if stage == "tune" else data)
     if stage == "tune":

@@ -23,7 +23,8 @@ def test_arms_run_both_orders_of_a_seed_before_the_next_seed():
     commands = dry("evidence_safe", "arms", "trainer.save_freq=4", SEEDS="20 21", ARMS="grpo closed_loop")
     begin = "recipe.train --multirun experiment=paper_b run.experiment=evidence_safe.arms"
     assert commands == [
-        *STARTED,
+        STARTED[0],
+        f"{STARTED[1]} data/micro",
         *(
             command
             for seed in ("20", "21")

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from data_prep.english.asking import quantities
 from data_prep.english.domains import DOMAINS
 from data_prep.english.functions import (
     TABLES,
@@ -162,27 +163,22 @@ def test_a_function_is_written_traced_and_keyed_as_expected():
     assert empty.outcome([1]) == "ValueError"
 
 
-LEDGER = (
-    "def solution():\n    pens = [9]\n    pens.append(pens[-1] + 4)\n    pens.append(pens[-1] * 2)\n    return pens"
-)
+STORY = EnglishStory(DOMAINS[0], ("Ada", "Alan"), (Event("start", (9,)), Event("gain", (4,)), Event("double")))
 
 
 @pytest.mark.parametrize(
-    ("program", "earned"),
+    ("right", "written", "earned"),
     [
-        (LEDGER, [1, 1, 2 / 3, 1 / 3, 1]),  # without `def` or `return` nothing is left
-        (LEDGER.replace("+ 4", "+ 5"), [1 / 3, 1 / 3, 0, 0, 1 / 3]),
-        (LEDGER.replace("* 2", "// 2"), [2 / 3, 2 / 3, 1 / 3, 0, 2 / 3]),
-        (
-            LEDGER.replace("    return", "    pens.append(pens[-1] + 1)\n    return"),
-            [2 / 3, 2 / 3, 1 / 3, 0, -1 / 3, 2 / 3],
-        ),
+        ("", "", [1, 1, 2 / 3, 1 / 3, 1]),  # without `def` or `return` nothing is left
+        ("+ 4", "+ 5", [1 / 3, 1 / 3, 0, 0, 1 / 3]),
+        ("* 2", "// 2", [2 / 3, 2 / 3, 1 / 3, 0, 2 / 3]),
+        ("* 2)", "* 2)\n    {0}.append({0}[-1] + 1)", [2 / 3, 2 / 3, 1 / 3, 0, -1 / 3, 2 / 3]),
     ],
 )
-async def test_a_statement_of_a_ledger_earns_the_tests_from_its_own_to_the_first_that_fails(program, earned):
-    truth = CodeTruth(
-        tests=["assert solution()[0] == 9", "assert solution()[1] == 13", "assert solution()[2:] == [26]"]
-    )
+async def test_a_statement_of_a_ledger_earns_the_tests_from_its_own_to_the_first_that_fails(right, written, earned):
+    assert right in STORY.ledger()
+    program = STORY.ledger().replace(right, written.format(STORY.domain.variable)) if right else STORY.ledger()
+    truth = quantities(STORY)
 
     async def verify(changed: str) -> float:
         return float((await compute_score("code", changed, truth.model_dump_json()))["pass_ratio"])
