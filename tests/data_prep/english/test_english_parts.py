@@ -20,7 +20,8 @@ from data_prep.english.functions import (
 )
 from data_prep.english.stories import EnglishStory, Event, random_ledger, random_story
 from rewards import compute_score
-from rewards.counterfactual.replay import Plan, estimate
+from rewards.counterfactual.replay import Plan, Sibling, estimate
+from rewards.counterfactual.siblings import of_programs
 from rewards.verifiers.code import CodeTruth
 
 pytestmark = pytest.mark.slow
@@ -185,6 +186,26 @@ async def test_a_statement_of_a_ledger_earns_the_tests_from_its_own_to_the_first
 
     found = await estimate(program, verify, Plan(budget=12), score=await verify(program))
     assert found.values == pytest.approx(earned)
+
+
+def keys_of_appends(program: str, group: list[str]) -> dict[str, str]:
+    """What each statement appends, and its key beside these siblings."""
+    own, _ = of_programs(program, [Sibling(text, 0.0) for text in group], "statement", False)
+    pieces = zip(own.pieces, own.keys, strict=True)
+    return {piece.split("[-1] ")[1].strip(")\n"): key for piece, key in pieces if ".append" in piece}
+
+
+def test_beside_its_siblings_an_append_more_or_less_leaves_other_statements_their_keys():
+    right = replace(STORY, events=(*STORY.events, Event("loss", (3,)))).ledger()
+    fewer = "\n".join(line for line in right.split("\n") if "- 3" not in line)
+    more = right.replace("* 2)", f"* 2)\n    {STORY.domain.variable}.append({STORY.domain.variable}[-1] + 7)")
+    group = [right, fewer, more]
+    beside = [keys_of_appends(program, group) for program in group]
+    for code in ("+ 4", "* 2"):
+        assert len({keys[code] for keys in beside}) == 1
+    assert beside[0]["- 3"] == beside[2]["- 3"] != beside[2]["+ 7"] not in beside[0].values()
+    # Alone, keys are numbers from the last.
+    assert len({keys_of_appends(program, [])["* 2"] for program in group}) == 3
 
 
 @given(seed=seeds, level=levels)
