@@ -6,6 +6,7 @@ larger batch holds 8 memory prompts per skill, and `baselines` each skill alone 
 mixed, and one after the other; `six` has six skills. A stopped study resumes.
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from recipe.runtime.options import RunsOptions, SafeOptions
@@ -13,6 +14,7 @@ from recipe.studies.arm_options import (
     ARM,
     CLOSED_LOOP,
     SEED,
+    Overrides,
     alone,
     check_values,
     known,
@@ -55,6 +57,11 @@ SEEDS, FEW_SEEDS, TUNING_SEEDS = "20 21 22 23 24", "20 21", "100 101"
 # 51 prompts x 2 = 102 samples of the skills that a stage in the middle did not train; else 663.
 FEWER = "protocol.val_n_of_others=2"
 TUNED = "ewc replay rehearsal qp_solutions closed_loop"
+# What tuning chose for arms whose files keep the strength of paper B's kept runs, which continue only at the same one.
+_GAIN = "projection.epsilon=-0.003"
+CHOSEN = {"ewc": "penalty.strength=1000000.0"} | dict.fromkeys(
+    ("qp_solutions", "random_gradients", "sequential_margin_solutions", "trigger_forgetting"), _GAIN
+)
 
 
 def evidence_safe(steps: Steps[SafeOptions], stage: str = "", *overrides: str) -> None:
@@ -165,12 +172,21 @@ def merge_single_runs(steps: Steps[RunsOptions], out: str) -> None:
 
 def _of_arms(steps: Steps[SafeOptions], arms: str, seeds: str, orders: str, *overrides: str) -> Runs:
     given = steps.options
-    chosen, named = known("order", (given.orders or orders).split(), ORDERS), listed(given.arms or arms)
+    chosen = known("order", (given.orders or orders).split(), ORDERS)
     return [
-        (seed, (*_in_order(order), *overrides, f"arm={named}", f"run.name={ARM}.{order}.{SEED}"))
+        (seed, (*_in_order(order), *overrides, *strength, f"arm={','.join(named)}", f"run.name={ARM}.{order}.{SEED}"))
         for seed in (given.seeds or seeds).split()
         for order in chosen
+        for strength, named in _by_strength((given.arms or arms).split()).items()
     ]
+
+
+def _by_strength(arms: Sequence[str]) -> dict[Overrides, list[str]]:
+    """The arms that share a multirun: by what `CHOSEN` sets for them, which is nothing for most."""
+    groups: dict[Overrides, list[str]] = {}
+    for arm in arms:
+        groups.setdefault((CHOSEN[arm],) if arm in CHOSEN else (), []).append(arm)
+    return groups
 
 
 def _in_order(order: str) -> tuple[str, str]:

@@ -13,7 +13,8 @@ pytestmark = pytest.mark.slow
 
 
 def test_the_quickstart_is_the_closed_loop_with_credit():
-    chosen, arm = composed("experiment=three_questions"), composed("experiment=quickstart", "arm=closed_loop")
+    chosen = composed("experiment=three_questions")
+    arm = composed("experiment=quickstart", "arm=closed_loop", "projection.epsilon=0.03")
     assert chosen.projection == arm.projection
     assert (chosen.credit.kind, chosen.credit.budget) == ("counterfactual", 4)
 

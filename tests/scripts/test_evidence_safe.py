@@ -1,10 +1,12 @@
 """The study of bounded forgetting: what its stages would run, in a dry run."""
 
+import re
 from contextlib import chdir
 from pathlib import Path
 from typing import Any
 
 import pytest
+from omegaconf import OmegaConf
 
 from recipe.reports.bars import ARM as JUDGED
 from recipe.reports.bars import CONFIRMATORY
@@ -75,6 +77,26 @@ def test_the_plan_names_the_arms_and_all_of_them_have_files():
     assert tuple(ARMS.split()) == CONFIRMATORY
     assert ESTIMATES.replace(" ", ", ") in plan
     assert all(Path(ROOT, f"configs/arm/{arm}.yaml").is_file() for arm in (ARMS + " " + ESTIMATES).split())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("stage", ["arms", "estimates"])
+def test_arms_run_at_the_strengths_that_tuning_chose(stage: str):
+    plan = Path(ROOT, "docs/evidence/skill_safe_plan.md").read_text()
+    (row,) = (line for line in plan.splitlines() if line.startswith("| chosen |"))
+    chosen = {arm: (key, float(value)) for arm, key, value in re.findall(r"(\w+) `([\w.]+)=([^`]+)`", row)}
+    assert {arm: key for arm, (key, _) in chosen.items()} == {arm: STRENGTHS[arm][0] for arm in TUNED.split()}
+    for arm in ("random_gradients", "sequential_margin_solutions", "trigger_forgetting"):
+        chosen[arm] = chosen["qp_solutions"]
+    for arm in ("closed_loop_adam", "credit_closed_loop"):
+        chosen[arm] = chosen["closed_loop"]
+    runs = of_module(dry("evidence_safe", stage, SEEDS="20", ORDERS="forward"), "recipe.train")
+    arms = {arm: run for run in runs for arm in run.partition(" arm=")[2].split()[0].split(",")}
+    assert set(arms) == set((ARMS if stage == "arms" else ESTIMATES).split())
+    for arm in arms.keys() & chosen.keys():
+        key, value = chosen[arm]
+        given = [word for word in arms[arm].split() if word.startswith(f"{key}=")]
+        assert OmegaConf.select(composed("experiment=paper_b", f"arm={arm}", *given), key) == value
 
 
 @pytest.mark.slow
