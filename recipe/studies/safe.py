@@ -177,16 +177,17 @@ def _of_arms(steps: Steps[SafeOptions], arms: str, seeds: str, orders: str, *ove
         (seed, (*_in_order(order), *overrides, *strength, f"arm={','.join(named)}", f"run.name={ARM}.{order}.{SEED}"))
         for seed in (given.seeds or seeds).split()
         for order in chosen
-        for strength, named in _by_strength((given.arms or arms).split()).items()
+        for strength, named in _by_strength((given.arms or arms).split())
     ]
 
 
-def _by_strength(arms: Sequence[str]) -> dict[Overrides, list[str]]:
-    """The arms that share a multirun: by what `CHOSEN` sets for them, which is nothing for most."""
-    groups: dict[Overrides, list[str]] = {}
-    for arm in arms:
-        groups.setdefault((CHOSEN[arm],) if arm in CHOSEN else (), []).append(arm)
-    return groups
+def _by_strength(arms: Sequence[str]) -> list[tuple[Overrides, list[str]]]:
+    """The arms of each multirun, and what `CHOSEN` sets for them, each alone.
+
+    Hydra refuses a key of an arm beside a list of arms, of which it knows none yet.
+    """
+    plain = [arm for arm in arms if arm not in CHOSEN]
+    return [*([((), plain)] if plain else ()), *(((CHOSEN[arm],), [arm]) for arm in arms if arm in CHOSEN)]
 
 
 def _in_order(order: str) -> tuple[str, str]:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hydra import compose, initialize_config_module
 from omegaconf import OmegaConf
 
 from recipe.reports.bars import ARM as JUDGED
@@ -79,6 +80,13 @@ def test_the_plan_names_the_arms_and_all_of_them_have_files():
     assert all(Path(ROOT, f"configs/arm/{arm}.yaml").is_file() for arm in (ARMS + " " + ESTIMATES).split())
 
 
+def compose_beside_lists(run: str) -> None:
+    """What a multirun composes first: the overrides of one value."""
+    words = [word for word in run.partition("--multirun ")[2].split() if "," not in word or "=[" in word]
+    with initialize_config_module("configs", version_base=None):
+        compose("train", [word for word in words if not word.startswith("run.name=")])
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("stage", ["arms", "estimates"])
 def test_arms_run_at_the_strengths_that_tuning_chose(stage: str):
@@ -91,6 +99,8 @@ def test_arms_run_at_the_strengths_that_tuning_chose(stage: str):
     for arm in ("closed_loop_adam", "credit_closed_loop"):
         chosen[arm] = chosen["closed_loop"]
     runs = of_module(dry("evidence_safe", stage, SEEDS="20", ORDERS="forward"), "recipe.train")
+    for run in runs:
+        compose_beside_lists(run)
     arms = {arm: run for run in runs for arm in run.partition(" arm=")[2].split()[0].split(",")}
     assert set(arms) == set((ARMS if stage == "arms" else ESTIMATES).split())
     for arm in arms.keys() & chosen.keys():
