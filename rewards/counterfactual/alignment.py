@@ -4,12 +4,12 @@ A key is made of the keys of the headers around a step, its role, and a number i
 (`step_keys`); the last of them has none. So most steps of siblings have equal keys without any comparison, and of two
 definitions of a name the one in force has the name's key: a line that overrides another is not mistaken for it.
 
-Beside siblings, order matters less: of several steps of a role that define nothing, one takes the number of a sibling's
-step with equal code. Roles have an earlier solution's names where equal code shows which variable is which
-(`SharedNames`): one that a program calls `s` and another `total` is used in equal statements, `s += i` and `total +=
-i`. Statements stand in any order, so that only those count that each program has once. And a step that no sibling has
-under its key is aligned: it takes the key of an earlier solution's step of the same kind that stands at the same
-distance after the same common step, unless some solution has both steps, or both of their names.
+Beside siblings, steps of a role that define nothing are numbered together (`rewards.analysis.columns`). Roles have an
+earlier solution's names where equal code shows which variable is which (`SharedNames`): one that a program calls `s`
+and another `total` is used in equal statements, `s += i` and `total += i`. Statements stand in any order, so that only
+those count that each program has once. And a step that no sibling has under its key is aligned: it takes the key of an
+earlier solution's step of the same kind that stands at the same distance after the same common step, unless some
+solution has both steps, or both of their names.
 """
 
 import hashlib
@@ -18,6 +18,7 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import count
 
+from rewards.analysis.columns import in_columns
 from rewards.counterfactual.step_keys import StepContent
 
 # Longer keys are replaced by a digest: deep nesting must not make them grow.
@@ -190,30 +191,14 @@ def _name(group: Sequence[SolutionSteps], keys: list[Keys], here: Sequence[Seque
 
 
 def _numbered(by_solution: Mapping[int, Sequence[tuple[int, StepContent]]]) -> Iterator[tuple[int, int, int]]:
-    """Solution, step and number of all steps of one role, from the last of each solution; equal code, equal number.
-
-    Solutions with the fewest come first: what they have is what the others' numbers refer to.
-    """
-    of_code: dict[tuple[str, int], int] = {}  # of the first, second, ... step with this code
-    for solution in sorted(by_solution, key=lambda one: len(by_solution[one])):
-        times: Counter[str] = Counter()
-        numbers: dict[int, int] = {}
-        waiting: list[tuple[int, tuple[str, int]]] = []
-        taken: set[int] = set()
-        for index, part in reversed(by_solution[solution]):
-            times[part.code] += 1
-            same = (part.code, times[part.code])
-            number = 0 if part.defines else of_code.get(same, 0)
-            if number and number not in taken:
-                numbers[index] = number
-                taken.add(number)
-            else:
-                waiting.append((index, same))
-        free = (number for number in count(1) if number not in taken)
-        for (index, same), number in zip(waiting, free, strict=False):
-            numbers[index] = number
-            of_code.setdefault(same, number)
-        yield from ((solution, index, number) for index, number in numbers.items())
+    """Solution, step and number of all steps of one role, from the last; of definitions the last is in force."""
+    programs = [[part.code for _, part in own] for own in by_solution.values()]
+    if any(part.defines for own in by_solution.values() for _, part in own):
+        numbers = [list(range(len(program), 0, -1)) for program in programs]
+    else:
+        numbers = in_columns(programs)
+    for (solution, own), found in zip(by_solution.items(), numbers, strict=True):
+        yield from ((solution, index, number) for (index, _), number in zip(own, found, strict=True))
 
 
 def _short(key: str) -> str:
