@@ -1,11 +1,10 @@
 """The claims of both papers on a pretrained model: docs/evidence/pretrained_plan.md.
 
-All runs of a task start from the same weights, for skills those of scripts/pretrained.sh, and have one learning rate,
-the best of GRPO. `rates` finds it
-and `tune` the strengths on seeds that the evidence does not use, `sequence` shows whether GRPO forgets at all; `credit`
-compares ways to assign credit, `safe` ways to keep skills, `both` credit and projection together with each alone. As
-each of their runs ends, what it did to text that it never names is measured, and its checkpoint is removed. A study
-that was stopped resumes.
+All runs of a task start from the same weights and have one learning rate: for skills the start and rate of
+scripts/pretrained.sh, for credit the best of GRPO. `rates` finds it and `tune` the strengths on seeds that the evidence
+does not use, `sequence` shows whether GRPO forgets at all; `credit` compares ways to assign credit, `safe` ways to keep
+skills, `both` credit and projection together with each alone. As each of their runs ends, what it did to text that it
+never names is measured, and its checkpoint is removed. A study that was stopped resumes.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -38,11 +37,12 @@ MORE_SAMPLES = "6"
 REACH = "0.35"  # the accuracy whose cost is compared: the start has about 13%
 WINDOW = "16"  # updates whose mean has to reach it: one of 8 samples scatters by 33 points
 GRPO_RATE = ""
-"""Learning rate of every arm, GRPO's best of stage `rates`; filled before the stages that need it."""
+"""Learning rate of the arms of `credit`, GRPO's best of stage `rates`; filled before."""
 TUNED_STRENGTHS: Mapping[str, str] = {}
 """Strength by arm, the best of stage `tune`; filled before `safe`."""
 MORE = "grpo_more_samples"
-TUNED = "rehearsal ewc"
+TUNED = "rehearsal ewc closed_loop"
+TOGETHER = "credit_closed_loop"
 TEXT_COMMIT, HELD_OUT = "c567f3fca23f8eb5521ceb032a321882dd207162", "data/held_out"
 """Text of our own, which no row of the suite holds: docs/ as it was before these studies changed it."""
 HELD_OUT_TEXT = ("docs/how-to", "docs/tutorial.md")  # prose and commands; elsewhere tables prevail
@@ -110,10 +110,10 @@ def _rates(stage: Stage, steps: Steps[PretrainedEvidenceOptions], named: Overrid
 
 
 def _strengths(stage: Stage, steps: Steps[PretrainedEvidenceOptions], named: Overrides) -> list[Overrides]:
-    """Every arm that has a strength, at three values of it and the rate of grpo."""
-    order, rate = f"protocol.skill_sequence={ORDERS['forward']}", _overrides(_chosen("grpo"), named, steps.dry)
+    """Every arm that has a strength, at three values of it."""
     runs = tuning_runs(steps.options.arms, stage.arms, steps.options.values)
-    return [(seed, order, *rate, *run) for seed in _seeds(stage, steps) for run in runs]
+    order = f"protocol.skill_sequence={ORDERS['forward']}"
+    return [(seed, order, *run) for seed in _seeds(stage, steps) for run in runs]
 
 
 def _seeds(stage: Stage, steps: Steps[PretrainedEvidenceOptions]) -> list[str]:
@@ -123,12 +123,15 @@ def _seeds(stage: Stage, steps: Steps[PretrainedEvidenceOptions]) -> list[str]:
 def _tuned_arms(stage: Stage, steps: Steps[PretrainedEvidenceOptions], named: Overrides) -> list[tuple[str, Overrides]]:
     """The arms with the overrides that tuning chose for them."""
     arms = (steps.options.arms or stage.arms).split()
-    return [(arm, _overrides(_chosen(arm), named, steps.dry)) for arm in arms]
+    return [(arm, _overrides(_chosen(stage, arm), named, steps.dry)) for arm in arms]
 
 
-def _chosen(arm: str) -> dict[str, str]:
+def _chosen(stage: Stage, arm: str) -> dict[str, str]:
     """What tuning chose for an arm, by key; "" where it has chosen nothing yet."""
-    return {RATE: GRPO_RATE} | ({STRENGTHS[arm][0]: TUNED_STRENGTHS.get(arm, "")} if arm in TUNED.split() else {})
+    if stage.experiment == _A[0]:
+        return {RATE: GRPO_RATE}
+    arm = CLOSED_LOOP if arm == TOGETHER else arm
+    return {STRENGTHS[arm][0]: TUNED_STRENGTHS.get(arm, "")} if arm in TUNED.split() else {}
 
 
 def _overrides(chosen: Mapping[str, str], named: Overrides, dry: bool) -> Overrides:
@@ -154,7 +157,7 @@ _B = ("pretrained_safe", "data/english_safe", ("write", "repair", "sql"), _SHARE
 _CONTRASTS = ("credit:grpo", "credit:partial", "credit:grpo_more_samples", "credit_shuffled:grpo")
 _GOAL = ("--reach", REACH, "--window", WINDOW)
 _BLOCKS = ("--blocks", "order")  # each seed has one order
-_SAFE_ARMS, _TOGETHER = "grpo rehearsal ewc closed_loop", "credit_closed_loop"
+_SAFE_ARMS = "grpo rehearsal ewc closed_loop"
 STAGES = {
     "rates": Stage(*_A, "grpo", "100 101", _rates, (("online", *_GOAL, "--each"),)),
     "credit": Stage(
@@ -167,19 +170,17 @@ STAGES = {
         *_B, _SAFE_ARMS, "30 31 32 33 34 35 36 37", _in_orders,
         (
             ("skills",),
-            ("bars", *_BLOCKS, "--controls", "rehearsal", "ewc", "--family", "grpo", "rehearsal", "ewc"),
+            ("bars", *_BLOCKS, "--controls", "grpo", "rehearsal", "ewc", "--family", "grpo", "rehearsal", "ewc"),
             ("general",),
         ),
         validated="test",
     ),
     "both": Stage(
-        *_B, f"credit {_TOGETHER}", "30 31 32 33 34 35 36 37", _in_orders,
+        *_B, f"credit {TOGETHER}", "30 31 32 33", _in_orders,
         (
             ("skills",),
             ("skills", "--against", "credit", "--out", f"{_SAFE}/against_credit"),
             ("skills", "--against", "closed_loop", "--out", f"{_SAFE}/against_closed_loop"),
-            ("bars", *_BLOCKS, "--arm", _TOGETHER, "--controls", "credit", "closed_loop",
-             "--family", "credit", "closed_loop", "--out", f"{_SAFE}/both"),
             ("general",),
         ),
         validated="test",
@@ -221,15 +222,10 @@ def evidence_pretrained(steps: Steps[PretrainedEvidenceOptions], stage: str = ""
             _measure_general(steps, out, start)
         steps.keep_runs(out)
     for report, *options in chosen.reports:
-        if report == "bars" and _judged(options) not in (steps.options.arms or chosen.arms).split():
+        if report == "bars" and CLOSED_LOOP not in (steps.options.arms or chosen.arms).split():
             continue
         steps.attempt("recipe.report", report, out, *options, *_expected(stage, chosen, steps, named))
     stop_if_a_run_failed(steps.failed)
-
-
-def _judged(options: Sequence[str]) -> str:
-    """The arm that `report bars` judges with these options."""
-    return options[list(options).index("--arm") + 1] if "--arm" in options else CLOSED_LOOP
 
 
 def _with_kept(steps: Steps[PretrainedEvidenceOptions], title: str) -> Steps[PretrainedEvidenceOptions]:
@@ -249,7 +245,9 @@ def _expected(stage: str, chosen: Stage, steps: Steps[PretrainedEvidenceOptions]
     seeds = [f"s{seed}" for seed in (steps.options.seeds or chosen.seeds).split()]
     ordered = [f"{order}.s{seed}" for seed, order in _seeds_and_orders(chosen, steps)]
     repeats = seeds if chosen.runs is _one_order else ordered
-    untuned = [arm for arm in arms if any(not value or _is_named(key, named) for key, value in _chosen(arm).items())]
+    untuned = [
+        arm for arm in arms if any(not value or _is_named(key, named) for key, value in _chosen(chosen, arm).items())
+    ]
     return ("--expect", *arms, "--repeats", *repeats, *(("--untuned", *untuned) if untuned else ()))
 
 

@@ -47,7 +47,9 @@ def _nothing_made(monkeypatch: pytest.MonkeyPatch) -> None:
 def tuned(monkeypatch: pytest.MonkeyPatch) -> None:
     """A study whose tuning is done."""
     monkeypatch.setattr(pretrained_evidence, "GRPO_RATE", "3e-4")
-    monkeypatch.setattr(pretrained_evidence, "TUNED_STRENGTHS", {"rehearsal": "0.1", "ewc": "10.0"})
+    monkeypatch.setattr(
+        pretrained_evidence, "TUNED_STRENGTHS", {"rehearsal": "0.1", "ewc": "10.0", "closed_loop": "-0.3"}
+    )
 
 
 def _runs(stage: str, **variables: str) -> list[str]:
@@ -72,12 +74,13 @@ actor_rollout_ref.model.path={CREDIT_START} data.max_response_length=128 data.va
 
 
 @pytest.mark.slow
-def test_all_arms_of_the_skills_have_the_rate_of_grpo_and_their_own_strength(tuned: None):
-    for stage in ("tune", "safe", "both"):
-        assert all(f" {LR}=3e-4 " in run for run in _runs(stage))
-    first, second, third, fourth, *_ = _runs("safe")
-    assert ("penalty.strength=0.1" in second, "penalty.strength=10.0" in third) == (True, True)
-    assert "penalty" not in first + fourth
+def test_all_arms_of_the_skills_have_the_rate_of_their_start_and_their_own_strength(tuned: None):
+    for stage in ("sequence", "tune", "safe", "both"):
+        assert not any(LR in run for run in _runs(stage))
+    assert composed("experiment=pretrained_safe").actor_rollout_ref.actor.optim.lr == 3e-4
+    own = ("penalty.strength=0.1", "penalty.strength=10.0", "projection.epsilon=-0.3")
+    found = [[word for word in own if word in run] for run in _runs("safe", SEEDS="30") + _runs("both", SEEDS="30")]
+    assert found == [[], [own[0]], [own[1]], [own[2]], [], [own[2]]]
 
 
 def test_a_length_that_the_user_names_reaches_every_run():
@@ -156,9 +159,8 @@ def test_the_held_out_text_is_that_of_a_commit_and_tuning_runs_do_not_need_it(tu
     ("stage", "words", "key"),
     [
         ("credit", (), LR),
-        ("tune", (), LR),
-        ("safe", (f"{LR}=3e-4",), "penalty.strength"),
-        ("both", (), LR),
+        ("safe", (), "penalty.strength"),
+        ("both", (), "projection.epsilon"),
     ],
 )
 def test_a_stage_whose_tuning_is_missing_stops_before_it_makes_anything(stage: str, words: tuple[str, ...], key: str):
@@ -183,7 +185,7 @@ def test_skills_are_judged_by_the_bars_of_the_plan_and_both_against_each_alone(t
     out = "outputs/evidence_pretrained.safe"
     expected = "--expect grpo rehearsal ewc closed_loop"
     repeats = "--repeats forward.s30 backward.s31"
-    family = "--controls rehearsal ewc --family grpo rehearsal ewc"
+    family = "--controls grpo rehearsal ewc --family grpo rehearsal ewc"
     reports = of_module(dry("evidence_pretrained", "safe", SEEDS="30 31"), "recipe.report")
     assert reports == [
         f"recipe.report skills {out} {expected} {repeats}",
@@ -191,14 +193,12 @@ def test_skills_are_judged_by_the_bars_of_the_plan_and_both_against_each_alone(t
         f"recipe.report general {out} {expected} {repeats}",
     ]
     expected += " credit credit_closed_loop"
-    alone = "--controls credit closed_loop --family credit closed_loop"
     assert of_module(dry("evidence_pretrained", "both", SEEDS="30 31"), "recipe.report") == [
         f"recipe.report {words} {expected} {repeats}"
         for words in (
             f"skills {out}",
             f"skills {out} --against credit --out {out}/against_credit",
             f"skills {out} --against closed_loop --out {out}/against_closed_loop",
-            f"bars {out} --blocks order --arm credit_closed_loop {alone} --out {out}/both",
             f"general {out}",
         )
     ]
@@ -263,7 +263,7 @@ def test_tuning_runs_use_seeds_that_no_arm_uses_and_every_strength_gets_three_va
     assert not evidence & tuning
     runs = _runs("tune")
     assert len(runs) == 2 * len(TUNED.split())
-    assert all(len(search(r"penalty\.strength=(\S+)", run)[1].split(",")) == 3 for run in runs)
+    assert all(len(search(r"(?:strength|epsilon)=(\S+)", run)[1].split(",")) == 3 for run in runs)
     (more, _) = _runs("tune", ARMS="rehearsal", VALUES="0.03 3.0")
     assert " penalty.strength=0.03,3.0 " in more
     names = [run.partition("run.name=")[0].partition("data.seed=")[2] for run in _runs("rates")]
@@ -283,11 +283,11 @@ def test_the_plan_names_arms_and_seeds_and_all_arms_have_files():
 def test_the_plan_states_the_values_that_the_study_and_its_reports_use():
     plan = Path(ROOT, "docs/evidence/pretrained_plan.md").read_text()
     values = {arm: [f"{float(value):g}" for value in STRENGTHS[arm][1].split(",")] for arm in TUNED.split()}
-    assert values == {"rehearsal": ["1", "3", "10"], "ewc": ["1000", "10000", "100000"]}
+    assert (values["rehearsal"], values["closed_loop"]) == (["1", "3", "10"], ["-0.1", "-0.3", "-1"])
     for stated in (
         f"until the samples reach {float(REACH):.0%} (mean of {WINDOW} updates",
         f"grpo_more_samples draws {MORE_SAMPLES} samples per prompt",
-        "rehearsal (1, 3, 10) and ewc (1e3, 1e4, 1e5), forward, on seeds 100 and 101",
+        "rehearsal (1, 3, 10), closed_loop (-0.1, -0.3, -1) and ewc (1e4, 1e5, 1e6: `ARMS=ewc VALUES=",
         f"commit {TEXT_COMMIT[:8]}",
         f"forgetting at most {100 * bars.FORGOTTEN:g} points, upper end at most {100 * bars.FORGOTTEN_HIGH:g}; "
         f"new skill minus grpo, lower end above {100 * bars.BEHIND:g}",
@@ -323,10 +323,10 @@ def test_the_memory_of_each_arm_is_planned_before_the_start_is_trained(tuned: No
     assert planned[-1] < next(place for place, one in enumerate(commands) if one.startswith("recipe.sft "))
 
 
-def test_grpo_runs_in_sequence_on_the_tuning_seeds_before_strengths_are_tuned(tuned: None):
+def test_grpo_runs_in_sequence_on_the_tuning_seeds_before_strengths_are_tuned():
     runs = _runs("sequence")
     assert [run.partition("data.seed=")[2].partition(" ")[0] for run in runs] == ["100", "101"]
-    assert all(f" arm=grpo {LR}=3e-4 " in run and "english_safe/val.parquet" in run for run in runs)
+    assert all(" arm=grpo " in run and "english_safe/val.parquet" in run for run in runs)
 
 
 @pytest.mark.slow
