@@ -7,7 +7,7 @@ skills, `both` credit and projection together with each alone. As each of their 
 never names is measured, and its checkpoint is removed. A study that was stopped resumes.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
