@@ -11,7 +11,7 @@ from itertools import pairwise
 # Scores of two steps with equal code, and of two others, that stand in one column.
 _EQUAL, _OTHER = 4, 1
 # Products of lengths above this are not compared by order: it would take seconds.
-_MOST = 10_000
+_MOST = 40_000
 
 
 @dataclass(eq=False)
@@ -22,14 +22,14 @@ class _Column:
 def in_columns(programs: Sequence[Sequence[str]]) -> list[list[int]]:
     """For each step of each program, its column, counted from 1 at the last.
 
-    programs: the codes of their steps, in order. The longest are placed first.
+    programs: the codes of their steps, in order. The longest are placed first, equal ones once.
     """
     columns: list[_Column] = []
-    placed: dict[int, list[_Column]] = {}
-    for program in sorted(range(len(programs)), key=lambda one: -len(programs[one])):
-        placed[program] = _place(columns, programs[program])
+    placed: dict[tuple[str, ...], list[_Column]] = {}
+    for program in sorted({tuple(codes) for codes in programs}, key=lambda codes: (-len(codes), codes)):
+        placed[program] = _place(columns, program)
     numbers = {column: number for number, column in enumerate(reversed(columns), 1)}
-    return [[numbers[column] for column in placed[program]] for program in range(len(programs))]
+    return [[numbers[column] for column in placed[tuple(codes)]] for codes in programs]
 
 
 def _place(columns: list[_Column], codes: Sequence[str]) -> list[_Column]:
@@ -94,14 +94,13 @@ def _with_new(
 ) -> list[_Column]:
     """Put the codes into their columns; a new one stands before that of the next step which did not move."""
     own = {step: columns[place] for step, place in found.items()}
-    limit, before = len(columns), len(columns)
+    before = len(columns)  # only falls, so that no new column moves the places that are still to come
     for step in reversed(range(len(codes))):
-        if step in equal:
-            limit = before = equal[step]
-        elif step not in found:
+        anchored = max((place for one, place in equal.items() if one < step), default=-1)
+        if step not in found:
             own[step] = _Column()
             columns.insert(before, own[step])
-        elif found[step] < limit:
+        elif step in equal or anchored < found[step] < before:
             before = found[step]
         own[step].codes.add(codes[step])
     return [own[step] for step in range(len(codes))]

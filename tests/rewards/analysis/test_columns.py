@@ -23,6 +23,7 @@ from rewards.analysis.columns import in_columns
         (["abc", "bc", "ab", "abx"], ["321", "21", "32", "321"]),
         (["aa", "a"], ["21", "1"]),
         (["", "ab"], ["", "21"]),
+        (["yabc", "acyy"], ["1543", "5321"]),  # moved, and one more
     ],
 )
 def test_a_column_holds_what_is_the_same_step(programs: list[str], expected: list[str]):
@@ -38,8 +39,17 @@ def test_a_step_has_one_column_and_none_is_empty(programs: list[str]):
     assert [len(set(own)) for own in found] == [len(program) for program in programs]
     used = {number for own in found for number in own}
     assert used == set(range(1, len(used) + 1))
-    alone = max(programs, key=len)
-    assert in_columns([alone, alone]) == [list(range(len(alone), 0, -1))] * 2
+    assert dict(zip([*programs, "ad"], in_columns([*programs, "ad"]), strict=True)) == dict(
+        zip(["ad", *programs, *programs], in_columns(["ad", *programs, *programs]), strict=True)
+    )
+
+
+@given(TEXTS)
+def test_steps_whose_code_did_not_move_are_numbered_in_their_order(programs: list[str]):
+    whole = "abcd"
+    parts = ["".join(code for code in whole if code in program) for program in programs]
+    for own in in_columns([whole, *parts]):
+        assert own == sorted(own, reverse=True)
 
 
 @given(st.permutations("abcdef"), st.permutations("abcdef"))
