@@ -1,6 +1,6 @@
 """What studies that compare arms share: keys, strengths and names of runs, what a user may name, runs that failed."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from recipe.studies.steps import CommandFailed, Stopped
 
@@ -12,7 +12,9 @@ RATE, SAMPLES = "actor_rollout_ref.actor.optim.lr", "actor_rollout_ref.rollout.n
 CLOSED_LOOP = "closed_loop"
 """The arm that `recipe.report bars` judges."""
 
-STRENGTHS = {
+Strengths = Mapping[str, tuple[str, str]]
+
+STRENGTHS: Strengths = {
     "kl": ("actor_rollout_ref.actor.kl_loss_coef", "0.1,0.5,2.0"),
     "ewc": ("penalty.strength", "1000.0,10000.0,100000.0"),
     "l2": ("penalty.strength", "0.01,0.1,1.0"),
@@ -53,7 +55,9 @@ def check_values(named: str, stage: str) -> None:
         raise Stopped(f"VALUES={named} are strengths that the stage tune tries: unset VALUES")
 
 
-def tuning_runs(given: str | None, tuned: str, named: str = "") -> list[tuple[str, str, str]]:
+def tuning_runs(
+    given: str | None, tuned: str, named: str = "", strengths: Strengths = STRENGTHS
+) -> list[tuple[str, str, str]]:
     """Overrides that run the named arms, or all of `tuned`, with each strength; Stopped for one that is not tuned.
 
     named: strengths of a single arm in place of its three, as beyond an end of its grid.
@@ -65,7 +69,7 @@ def tuning_runs(given: str | None, tuned: str, named: str = "") -> list[tuple[st
         raise Stopped(f"VALUES={named} are strengths of one arm: name it, such as ARMS={arms[0]}")
     return [
         (f"arm={arm}", f"{key}={listed(named) if named else values}", f"run.name={arm}_${{{key}}}.forward.{SEED}")
-        for arm, (key, values) in ((arm, STRENGTHS[arm]) for arm in arms)
+        for arm, (key, values) in ((arm, strengths[arm]) for arm in arms)
     ]
 
 

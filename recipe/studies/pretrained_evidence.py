@@ -42,6 +42,8 @@ TUNED_STRENGTHS: Mapping[str, str] = {}
 """Strength by arm, the best of stage `tune`; filled before `safe`."""
 MORE = "grpo_more_samples"
 TUNED = "rehearsal ewc closed_loop"
+# 1000 protected nothing in the micro study, where 1e6 was best.
+GRIDS = {**STRENGTHS, "ewc": (STRENGTHS["ewc"][0], "10000.0,100000.0,1000000.0")}
 TOGETHER = "credit_closed_loop"
 TEXT_COMMIT, HELD_OUT = "c567f3fca23f8eb5521ceb032a321882dd207162", "data/held_out"
 """Text of our own, which no row of the suite holds: docs/ as it was before these studies changed it."""
@@ -111,7 +113,7 @@ def _rates(stage: Stage, steps: Steps[PretrainedEvidenceOptions], named: Overrid
 
 def _strengths(stage: Stage, steps: Steps[PretrainedEvidenceOptions], named: Overrides) -> list[Overrides]:
     """Every arm that has a strength, at three values of it."""
-    runs = tuning_runs(steps.options.arms, stage.arms, steps.options.values)
+    runs = tuning_runs(steps.options.arms, stage.arms, steps.options.values, GRIDS)
     order = f"protocol.skill_sequence={ORDERS['forward']}"
     return [(seed, order, *run) for seed in _seeds(stage, steps) for run in runs]
 
@@ -128,7 +130,7 @@ def _tuned_arms(stage: Stage, steps: Steps[PretrainedEvidenceOptions], named: Ov
 
 def _chosen(stage: Stage, arm: str) -> dict[str, str]:
     """What tuning chose for an arm, by key; "" where it has chosen nothing yet."""
-    if stage.experiment == _A[0]:
+    if stage.experiment == _CREDIT:
         return {RATE: GRPO_RATE}
     arm = CLOSED_LOOP if arm == TOGETHER else arm
     return {STRENGTHS[arm][0]: TUNED_STRENGTHS.get(arm, "")} if arm in TUNED.split() else {}
@@ -152,7 +154,8 @@ def _is_named(key: str, named: Overrides) -> bool:
 FOLDER = "evidence_pretrained"
 _SAFE = f"outputs/{FOLDER}.safe"
 _SHARED = "start"
-_A = ("pretrained_credit", "data/english_credit", ("ledger",), "start_credit")
+_CREDIT = "pretrained_credit"
+_A = (_CREDIT, "data/english_credit", ("ledger",), "start_credit")
 _B = ("pretrained_safe", "data/english_safe", ("write", "repair", "sql"), _SHARED)
 _CONTRASTS = ("credit:grpo", "credit:partial", "credit:grpo_more_samples", "credit_shuffled:grpo")
 _GOAL = ("--reach", REACH, "--window", WINDOW)

@@ -15,7 +15,6 @@ from recipe.records.run_directory import RunDirectory
 from recipe.reports import bars
 from recipe.runtime.options import PretrainedEvidenceOptions
 from recipe.studies import pretrained_evidence
-from recipe.studies.arm_options import STRENGTHS
 from recipe.studies.pretrained_evidence import (
     _CONTRASTS,
     MORE_SAMPLES,
@@ -282,12 +281,18 @@ def test_the_plan_names_arms_and_seeds_and_all_arms_have_files():
 @pytest.mark.slow
 def test_the_plan_states_the_values_that_the_study_and_its_reports_use():
     plan = Path(ROOT, "docs/evidence/pretrained_plan.md").read_text()
-    values = {arm: [f"{float(value):g}" for value in STRENGTHS[arm][1].split(",")] for arm in TUNED.split()}
-    assert (values["rehearsal"], values["closed_loop"]) == (["1", "3", "10"], ["-0.1", "-0.3", "-1"])
+    runs = "\n".join(_runs("tune"))
+    tried = {arm: search(rf"arm={arm} [\w.]+=(\S+)", runs)[1].split(",") for arm in TUNED.split()}
+    values = {arm: [f"{float(value):g}" for value in found] for arm, found in tried.items()}
+    assert values == {
+        "rehearsal": ["1", "3", "10"],
+        "ewc": ["10000", "100000", "1e+06"],
+        "closed_loop": ["-0.1", "-0.3", "-1"],
+    }
     for stated in (
         f"until the samples reach {float(REACH):.0%} (mean of {WINDOW} updates",
         f"grpo_more_samples draws {MORE_SAMPLES} samples per prompt",
-        "rehearsal (1, 3, 10), closed_loop (-0.1, -0.3, -1) and ewc (1e4, 1e5, 1e6: `ARMS=ewc VALUES=",
+        "rehearsal (1, 3, 10), closed_loop (-0.1, -0.3, -1) and ewc (1e4, 1e5, 1e6: 1e3 protected nothing",
         f"commit {TEXT_COMMIT[:8]}",
         f"forgetting at most {100 * bars.FORGOTTEN:g} points, upper end at most {100 * bars.FORGOTTEN_HIGH:g}; "
         f"new skill minus grpo, lower end above {100 * bars.BEHIND:g}",
