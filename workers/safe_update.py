@@ -86,14 +86,17 @@ class SafeUpdate:
 
     @property
     def slacks(self) -> list[float]:
-        """What this update may cost each skill: its epsilon, in a closed loop what is left of it (in units of J)."""
+        """What this update may cost each skill: its epsilon, in a closed loop what is left of it (in units of J).
+
+        Where solutions are asked for gain: how far they are above what is asked for, and below 0 what they lack.
+        """
         if not self.protection.closed_loop:
             return self.budgets
+        rows = zip(self.budgets, self.anchors, self.levels, self.protection.constraints, strict=True)
+        gain = self.protection.gain
         return [
-            slack(budget, _level(anchor), _level(now, each.error))
-            for budget, anchor, now, each in zip(
-                self.budgets, self.anchors, self.levels, self.protection.constraints, strict=True
-            )
+            slack(-gain if gain and each.solutions is not None else budget, _level(anchor), _level(now, each.error))
+            for budget, anchor, now, each in rows
         ]
 
     @property
@@ -133,10 +136,8 @@ class SafeUpdate:
     def verify(self, levels: list[float], tries: int) -> None:
         """Verify this update's steps. levels: of the anchor sets at its start, NaN for a constraint without one."""
         anchors = [math.nan if anchor is None else anchor for anchor in self.anchors]
-        names, budgets = self.protection.names, self.budgets
-        promised = lines([max(budget, 0.0) for budget in budgets], anchors, levels, names)
-        goals = lines(budgets, anchors, levels, names)
-        self.verification = Verification(promised, levels, tries, self.protection.corrections, goals)
+        promised = lines(self.budgets, anchors, levels, self.protection.names)
+        self.verification = Verification(promised, levels, tries, self.protection.corrections)
 
     def before_step(self, gradients: Sequence[Tensor]) -> bool:
         """In gradient space: change the gradients so that descending them satisfies the constraints.

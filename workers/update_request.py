@@ -60,7 +60,8 @@ class Protection:
 
     shared_pass: take the constraints' gradients from the update's own pass, if it has one optimiser step. token_mean:
     the policy's loss is a mean over tokens, not over samples, and so are the objectives of rollouts. method: one of
-    `workers.geometry.METHODS`. closed_loop: epsilon is what a skill may lose over the run, not per step.
+    `workers.geometry.METHODS`. closed_loop: epsilon is what a skill may lose over the run, not per step; gain:
+    what one with solutions is asked to gain over it (units of J).
     recovery: bound on the gain that a closed loop asks for, a cosine. tries, corrections: bisections of a step that its
     anchor sets refuse, and projections before them; tries None: steps are not verified. metric: that of the nearest
     step. noise, agreement: standard errors of a gradient that a step must clear, and the least split-half cosine of a
@@ -77,6 +78,7 @@ class Protection:
     shared_pass: bool = False
     token_mean: bool = False
     closed_loop: bool = False
+    gain: float = 0.0
     recovery: float = 0.5
     tries: int | None = None
     corrections: int = 0

@@ -13,7 +13,7 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-VERSION = 12
+VERSION = 13
 KEY = "records_version"
 CHECKPOINT_VERSION = 1
 """Of ``checkpoints/model.json``, as `KEY`; release 0.2.0 wrote version 1 without the number."""
@@ -143,6 +143,7 @@ CHANGES: dict[int, SettingsChange] = {
     10: SettingsChange(added={"credit.all_or_nothing": False}),
     11: SettingsChange(added={"projection.held_out": False}),
     12: SettingsChange(added={"run.share_first_validation": False}),
+    13: SettingsChange(added={"projection.gain": 0.0}),
 }
 
 

@@ -24,6 +24,7 @@ class ProjectionSettings(Group):
     epsilon_kind: EpsilonKind = "absolute"
     epsilon_of: dict[str, float | dict[ConstraintSource, float]] = Field(default={})
     closed_loop: bool = False
+    gain: float = Field(default=0.0, ge=0, allow_inf_nan=False)
     recovery: float = Field(default=0.5, gt=0, le=1)
     verify: bool = False
     verify_corrections: int = Field(default=3, ge=0, le=20)
@@ -81,6 +82,16 @@ class ProjectionSettings(Group):
         if self.anchored and (self.epsilon_kind != "absolute" or self.space != "displacement"):
             raise ValueError(
                 "closed_loop and verify count in units of J: set epsilon_kind=absolute and space=displacement"
+            )
+        if self.gain and not (self.closed_loop and on_solutions):
+            raise ValueError(
+                "gain is asked of stored solutions over a run: set closed_loop=true, and constraint_source=solutions or "
+                "both"
+            )
+        if self.closed_loop and min(self.epsilons) < 0:
+            raise ValueError(
+                f"closed_loop promises that no skill loses more than epsilon, and one is {min(self.epsilons)}: set it "
+                "to 0 or more, and gain to what each skill shall gain"
             )
         if self.held_out and not (self.anchored and on_solutions):
             raise ValueError(

@@ -21,7 +21,7 @@ STRENGTHS: Strengths = {
     "replay": ("protocol.replay_share", "0.25,0.5,0.75"),
     "rehearsal": ("penalty.strength", "1.0,3.0,10.0"),
     "qp_solutions": ("projection.epsilon", "0.0,0.003,0.01"),
-    "closed_loop": ("projection.epsilon", "-0.1,-0.3,-1.0"),
+    "closed_loop": ("projection.gain", "0.1,0.3,1.0"),
 }
 """Each arm with a strength: its key, and the three values that are tried."""
 

@@ -162,6 +162,7 @@ class Protector:
             shared_pass=shared and self.plain_loss and self.loss_mean in SHARED_LOSSES,
             token_mean=self.loss_mean == TOKEN_MEAN,
             closed_loop=chosen.closed_loop,
+            gain=chosen.gain,
             recovery=chosen.recovery,
             tries=chosen.verify_tries if chosen.verify else None,
             corrections=chosen.corrections,

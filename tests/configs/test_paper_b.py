@@ -141,7 +141,7 @@ def test_arms_of_the_closed_loop_differ_in_what_they_are_named_for():
     assert {
         arm: (each.projection.closed_loop, each.projection.verify) for arm, each in chosen.items()
     } == dict.fromkeys(chosen, (True, True))
-    assert {each.projection.epsilon for each in chosen.values()} == {-1.0}
+    assert {(each.projection.epsilon, each.projection.gain) for each in chosen.values()} == {(0.01, 1.0)}
     assert [each.projection.metric for each in chosen.values()] == ["euclidean", "adam", "euclidean"]
     assert [each.credit.kind for each in chosen.values()] == ["off", "off", "counterfactual"]
     assert read_settings(paper_b("arm=random_gradients")).projection.control == "random_signs"

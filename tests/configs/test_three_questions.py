@@ -14,7 +14,7 @@ pytestmark = pytest.mark.slow
 
 def test_the_quickstart_is_the_closed_loop_with_credit():
     chosen = composed("experiment=three_questions")
-    arm = composed("experiment=quickstart", "arm=closed_loop", "projection.epsilon=0.03")
+    arm = composed("experiment=quickstart", "arm=closed_loop", "projection.epsilon=0.03", "projection.gain=0.0")
     assert chosen.projection == arm.projection
     assert (chosen.credit.kind, chosen.credit.budget) == ("counterfactual", 4)
 

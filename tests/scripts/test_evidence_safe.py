@@ -48,8 +48,8 @@ def test_each_arm_with_a_strength_gets_equally_many_tuning_runs_on_seeds_that_no
     assert len(runs) == 2 * len(TUNED.split())
     assert {len(values.split(",")) for _, values in STRENGTHS.values()} == {3}
     assert all("data.seed=100 " in run or "data.seed=101 " in run for run in runs)
-    name = "run.name=closed_loop_${projection.epsilon}.forward." + SEED
-    assert any(f"arm=closed_loop projection.epsilon=-0.1,-0.3,-1.0 {name}" in run for run in runs)
+    name = "run.name=closed_loop_${projection.gain}.forward." + SEED
+    assert any(f"arm=closed_loop projection.gain=0.1,0.3,1.0 {name}" in run for run in runs)
 
 
 def test_bars_are_not_judged_without_the_arm_that_they_judge():

@@ -8,8 +8,8 @@ reward of its samples. J_anchor is its level when protection began. A step may c
 so all steps together may cost epsilon: a skill that fell below its level is pushed back, one above it leaves freedom.
 A measured J with standard error e counts as moved only as far as beyond e. The promise is about what happened: after a
 step J >= J_anchor - epsilon, its line. A skill that is below its line already has its level before the step as floor.
-An epsilon below 0 asks for gain: J_anchor + |epsilon| is a goal, below which J may not fall again, and J_anchor the
-line.
+A loop that asks for gain puts -gain in the place of epsilon in epsilon_t, and nowhere else: its line stays
+J_anchor - epsilon, so a set that cannot gain any more refuses no step.
 """
 
 import math

@@ -38,8 +38,7 @@ class Verification:
     """Verified steps of one update.
 
     lines: what was promised each anchor set. before: levels at the start of the update. tries: bisections of a step
-    that went too far. corrections: projections of such a step before that. goals: the least level that a step may leave
-    a set with that is above it: its line, or more where epsilon asks for gain; None: the lines.
+    that went too far. corrections: projections of such a step before that.
 
     floors: the least level that each may end with. levels: those of the state that was accepted last. margins: the
     least level - line of each over the update's steps. kept: share of the last step that remains. Counts of steps:
@@ -50,7 +49,6 @@ class Verification:
     before: list[float]
     tries: int
     corrections: int = 0
-    goals: Sequence[float] | None = None
     floors: list[float] = field(init=False)
     levels: list[float] = field(init=False)
     margins: list[float] = field(init=False)
@@ -62,7 +60,7 @@ class Verification:
 
     def __post_init__(self) -> None:
         self.levels = self.before
-        self.floors = floors(self.lines if self.goals is None else self.goals, self.before)
+        self.floors = floors(self.lines, self.before)
         self.margins = [math.inf] * len(self.before)
 
     def metrics(self, names: Sequence[str]) -> dict[str, float]:

@@ -136,18 +136,39 @@ def test_a_correction_asks_for_half_as_much_again_as_the_step_lacked_by_hand():
     assert numbers["projection/verified_level/a"] == pytest.approx(-0.48)
 
 
-@pytest.mark.parametrize(("now", "floor"), [(-0.5, -0.5), (-0.4, -0.4), (-0.1, -0.2)])
-def test_an_epsilon_below_0_sets_a_goal_that_j_climbs_to_and_promises_the_anchor(now: float, floor: float):
-    constraint = Constraint("a", 0, [], anchor=-0.5, level=now)
-    protection = Protection([constraint], "qp", -0.3, "absolute", closed_loop=True, tries=2)
-    update = SafeUpdate(protection, [torch.tensor([[1.0]])], [torch.zeros(1)])
-    update.verify([now], tries=2)
+@pytest.mark.parametrize(("now", "left"), [(-0.6, -0.4), (-0.5, -0.3), (-0.3, -0.1), (-0.1, 0.1)])
+def test_a_loop_that_asks_for_gain_demands_what_is_missing_and_promises_what_one_without_does(now: float, left: float):
+    """0.3 above the anchor of -0.5 is asked for; rewards of rollouts are asked for none."""
+    constraints = [
+        Constraint("a.solutions", 0, [], anchor=-0.5, level=now),
+        Constraint("a.rollouts", 0, anchor=0.7, level=0.65),
+    ]
+    protection = Protection(constraints, "qp", 0.1, "absolute", closed_loop=True, gain=0.3, tries=2)
+    update = SafeUpdate(protection, [torch.tensor([[1.0], [1.0]])], [torch.zeros(1)])
+    assert update.slacks == pytest.approx([left, 0.05])
+    update.verify([now, math.nan], tries=2)
     assert update.verification is not None
-    assert update.verification.lines == [-0.5]
-    assert update.verification.floors == [pytest.approx(floor)]
+    assert update.verification.lines == [pytest.approx(-0.6), -math.inf]
     shards = [torch.tensor([1.0])]
-    assert update.verification.after_step(update.start, shards, lambda: [floor]) == 1
-    assert update.verification.margins == [pytest.approx(floor + 0.5)]
+    assert update.verification.after_step(update.start, shards, lambda: [-0.6, math.nan]) == 1
+    assert update.verification.margins[0] == pytest.approx(0.0)
+
+
+def test_a_set_that_cannot_gain_any_more_refuses_no_step():
+    """J = -x^2 is at its best in 0, and 1 more is asked for: a step that costs less than epsilon stays as it is.
+
+    A loop that let no step end below where it began would undo each of them, for ever.
+    """
+    constraint = Constraint("a", 0, [], anchor=0.0, level=0.0)
+    protection = Protection([constraint], "qp", 0.1, "absolute", closed_loop=True, gain=1.0, tries=4)
+    shards = [torch.zeros(2)]
+    update = SafeUpdate(protection, [torch.zeros(1, 2)], snapshot(shards))
+    update.verify([0.0], tries=4)
+    shards[0].copy_(torch.tensor([0.3, 1.0]))
+    update.after_step(shards)
+    assert update.verification is not None
+    assert update.verification.after_step(update.start, shards, lambda: [-float(shards[0][0]) ** 2]) == 1
+    torch.testing.assert_close(shards[0], torch.tensor([0.3, 1.0]))
 
 
 @pytest.mark.parametrize(("closed", "level"), [(False, -0.7), (True, -math.inf), (True, math.nan)])
