@@ -37,8 +37,8 @@ class SettingsChange:
 
     added: new keys, with the value that matches the earlier behaviour, or a function that gives it for the run's
     configuration. A key is skipped if the run lacks its group.
-    replaced: keys whose earlier value trains the same as this value, up to the draw of samples. ``${data.seed}`` is
-    the run's own seed.
+    replaced: keys whose earlier value trains the same as this value, or as what a function gives for the run's
+    configuration (with the added keys), up to the draw of samples. ``${data.seed}`` is the run's own seed.
     renamed: keys with renamed values: old -> new.
     moved: keys under another name: old key -> new key.
     listed: keys that became a list of values under another name: old key -> new key.
@@ -54,6 +54,12 @@ class SettingsChange:
 
 
 _JUDGE = "reward.custom_reward_function.reward_kwargs"
+
+
+def _loop_epsilon(config: DictConfig) -> float:
+    projection = config.projection
+    return float(projection.get("epsilon", 0.0)) if projection.get("closed_loop") else 0.0
+
 
 # version -> its changes
 CHANGES: dict[int, SettingsChange] = {
@@ -143,7 +149,12 @@ CHANGES: dict[int, SettingsChange] = {
     10: SettingsChange(added={"credit.all_or_nothing": False}),
     11: SettingsChange(added={"projection.held_out": False}),
     12: SettingsChange(added={"run.share_first_validation": False}),
-    13: SettingsChange(added={"projection.gain": 0.0}),
+    # A closed loop asked for gain by an epsilon below 0, and promised the anchor itself. (It also let no step lower a level
+    # that had not gained that much yet.)
+    13: SettingsChange(
+        added={"projection.gain": lambda config: max(-_loop_epsilon(config), 0.0)},
+        replaced={"projection.epsilon": lambda config: config.projection.epsilon + config.projection.gain},
+    ),
 }
 
 
@@ -197,7 +208,7 @@ def _apply(change: SettingsChange, config: DictConfig, where: str) -> None:
     for key, value in change.replaced.items():
         group = _group(config, key)
         if group is not None and _leaf(key) in group:
-            OmegaConf.update(config, key, value)
+            OmegaConf.update(config, key, value(config) if callable(value) else value)
     for key, names in change.renamed.items():
         value = OmegaConf.select(config, key)
         if value in names:

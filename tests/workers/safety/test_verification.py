@@ -167,7 +167,7 @@ def test_a_set_that_cannot_gain_any_more_refuses_no_step():
     shards[0].copy_(torch.tensor([0.3, 1.0]))
     update.after_step(shards)
     assert update.verification is not None
-    assert update.verification.after_step(update.start, shards, lambda: [-float(shards[0][0]) ** 2]) == 1
+    assert update.verification.after_step(update.start, shards, lambda: [-(float(shards[0][0]) ** 2)]) == 1
     torch.testing.assert_close(shards[0], torch.tensor([0.3, 1.0]))
 
 
