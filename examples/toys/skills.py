@@ -37,10 +37,11 @@ class SkillsRun:
 
 @dataclass(frozen=True)
 class SkillsArm:
-    """GRPO, with a closed loop (epsilon in nats per answer; below 0: a gain is asked for), or with rehearsal."""
+    """GRPO, with a closed loop (epsilon and gain in nats per answer), or with rehearsal."""
 
     name: str
     epsilon: float | None = None
+    gain: float = 0.0
     held_out: bool = False
     rehearsal: float = 0.0
 
@@ -48,8 +49,9 @@ class SkillsArm:
 ARMS = (
     SkillsArm("grpo"),
     *(SkillsArm(f"rehearsal, weight {weight:g}", rehearsal=weight) for weight in (0.3, 1.0, 3.0, 10.0)),
-    *(SkillsArm(f"closed loop, epsilon {epsilon:g}", epsilon) for epsilon in (0.03, 0.01, -0.1, -0.3, -1.0)),
-    *(SkillsArm(f"closed loop, held out, epsilon {epsilon:g}", epsilon, True) for epsilon in (0.01, -0.1)),
+    *(SkillsArm(f"closed loop, epsilon {epsilon:g}", epsilon) for epsilon in (0.03, 0.01)),
+    *(SkillsArm(f"closed loop, epsilon 0.01, gain {gain:g}", 0.01, gain) for gain in (0.1, 0.3, 1.0)),
+    *(SkillsArm(f"closed loop, held out, epsilon 0.01, gain {gain:g}", 0.01, gain, True) for gain in (0.0, 0.1, 1.0)),
 )
 
 
@@ -214,7 +216,14 @@ class Training:
             for (skill, each), now in zip(self.finished.items(), before, strict=True)
         ]
         protection = Protection(
-            constraints, "qp", self.arm.epsilon, "absolute", closed_loop=True, tries=6, corrections=3
+            constraints,
+            "qp",
+            self.arm.epsilon,
+            "absolute",
+            closed_loop=True,
+            gain=self.arm.gain,
+            tries=6,
+            corrections=3,
         )
         update = SafeUpdate(protection, self._constraint_gradients(sets), [shard.clone() for shard in shards])
         update.verify(before, 6)

@@ -149,8 +149,8 @@ CHANGES: dict[int, SettingsChange] = {
     10: SettingsChange(added={"credit.all_or_nothing": False}),
     11: SettingsChange(added={"projection.held_out": False}),
     12: SettingsChange(added={"run.share_first_validation": False}),
-    # A closed loop asked for gain by an epsilon below 0, and promised the anchor itself. (It also let no step lower a level
-    # that had not gained that much yet.)
+    # A closed loop asked for gain by an epsilon below 0, and promised the anchor itself. (It also let no step lower a
+    # level that had not gained that much yet.)
     13: SettingsChange(
         added={"projection.gain": lambda config: max(-_loop_epsilon(config), 0.0)},
         replaced={"projection.epsilon": lambda config: config.projection.epsilon + config.projection.gain},

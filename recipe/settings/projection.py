@@ -85,8 +85,8 @@ class ProjectionSettings(Group):
             )
         if self.gain and not (self.closed_loop and on_solutions):
             raise ValueError(
-                "gain is asked of stored solutions over a run: set closed_loop=true, and constraint_source=solutions or "
-                "both"
+                "gain is asked of stored solutions over a run: set closed_loop=true, and constraint_source=solutions "
+                "or both"
             )
         if self.closed_loop and min(self.epsilons) < 0:
             raise ValueError(
