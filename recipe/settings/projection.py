@@ -88,10 +88,10 @@ class ProjectionSettings(Group):
                 "gain is asked of stored solutions over a run: set closed_loop=true, and constraint_source=solutions "
                 "or both"
             )
-        if self.closed_loop and min(self.epsilons) < 0:
+        if self.anchored and min(self.epsilons) < 0:
             raise ValueError(
-                f"closed_loop promises that no skill loses more than epsilon, and one is {min(self.epsilons)}: set it "
-                "to 0 or more, and gain to what each skill shall gain"
+                "closed_loop and verify promise that no skill loses more than its epsilon, and one is "
+                f"{min(self.epsilons)}: set it to 0 or more; gain is what closed_loop asks of each skill"
             )
         if self.held_out and not (self.anchored and on_solutions):
             raise ValueError(

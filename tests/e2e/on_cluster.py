@@ -86,7 +86,7 @@ def submit(start: Start, cluster: dict[str, str], micro_start: Path, root: Path)
         "protocol=sequential", f"protocol.skill_sequence=[{','.join(STAGES)}]", "protocol.stage_steps=2",
         "protocol.memory_per_protected=2", "projection=qp", "projection.constraint_source=both",
         # More gain than an unprojected step has, up to `recovery`, a cosine: it binds.
-        "projection.closed_loop=true", "projection.epsilon=-9", "projection.recovery=0.5", "projection.verify=true",
+        "projection.closed_loop=true", "projection.gain=9", "projection.recovery=0.5", "projection.verify=true",
         "reward.custom_reward_function.path=pkg://tests.e2e.flaky_reward", "data.val_max_samples=32",
         "credit=counterfactual", "run.generations_per_step=128",  # all: a few might include none with several steps
         PYTHON=sys.executable, **cluster,
@@ -120,5 +120,5 @@ def assert_anchor_stays_and_holds(run: RunDirectory) -> None:
     for row in (first, second):
         assert row["actor/projection/verified_steps"] == 1
         level = row["actor/projection/verified_level/write.solutions"]
-        # With an epsilon of -9 the line is out of reach: no step may end below where it began.
-        assert level >= row["actor/projection/floor/write.solutions"]
+        # A gain of 9 is out of reach; promised is the anchor, as epsilon is 0.
+        assert level >= row["actor/projection/line/write.solutions"] == row["actor/projection/anchor/write.solutions"]

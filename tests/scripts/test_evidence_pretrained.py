@@ -47,7 +47,7 @@ def tuned(monkeypatch: pytest.MonkeyPatch) -> None:
     """A study whose tuning is done."""
     monkeypatch.setattr(pretrained_evidence, "GRPO_RATE", "3e-4")
     monkeypatch.setattr(
-        pretrained_evidence, "TUNED_STRENGTHS", {"rehearsal": "0.1", "ewc": "10.0", "closed_loop": "-0.3"}
+        pretrained_evidence, "TUNED_STRENGTHS", {"rehearsal": "0.1", "ewc": "10.0", "closed_loop": "0.3"}
     )
 
 
@@ -77,7 +77,7 @@ def test_all_arms_of_the_skills_have_the_rate_of_their_start_and_their_own_stren
     for stage in ("sequence", "tune", "safe", "both"):
         assert not any(LR in run for run in _runs(stage))
     assert composed("experiment=pretrained_safe").actor_rollout_ref.actor.optim.lr == 3e-4
-    own = ("penalty.strength=0.1", "penalty.strength=10.0", "projection.epsilon=-0.3")
+    own = ("penalty.strength=0.1", "penalty.strength=10.0", "projection.gain=0.3")
     found = [[word for word in own if word in run] for run in _runs("safe", SEEDS="30") + _runs("both", SEEDS="30")]
     assert found == [[], [own[0]], [own[1]], [own[2]], [], [own[2]]]
 
@@ -159,7 +159,7 @@ def test_the_held_out_text_is_that_of_a_commit_and_tuning_runs_do_not_need_it(tu
     [
         ("credit", (), LR),
         ("safe", (), "penalty.strength"),
-        ("both", (), "projection.epsilon"),
+        ("both", (), "projection.gain"),
     ],
 )
 def test_a_stage_whose_tuning_is_missing_stops_before_it_makes_anything(stage: str, words: tuple[str, ...], key: str):
@@ -262,7 +262,7 @@ def test_tuning_runs_use_seeds_that_no_arm_uses_and_every_strength_gets_three_va
     assert not evidence & tuning
     runs = _runs("tune")
     assert len(runs) == 2 * len(TUNED.split())
-    assert all(len(search(r"(?:strength|epsilon)=(\S+)", run)[1].split(",")) == 3 for run in runs)
+    assert all(len(search(r"(?:strength|gain)=(\S+)", run)[1].split(",")) == 3 for run in runs)
     (more, _) = _runs("tune", ARMS="rehearsal", VALUES="0.03 3.0")
     assert " penalty.strength=0.03,3.0 " in more
     names = [run.partition("run.name=")[0].partition("data.seed=")[2] for run in _runs("rates")]
@@ -287,12 +287,12 @@ def test_the_plan_states_the_values_that_the_study_and_its_reports_use():
     assert values == {
         "rehearsal": ["1", "3", "10"],
         "ewc": ["10000", "100000", "1e+06"],
-        "closed_loop": ["-0.1", "-0.3", "-1"],
+        "closed_loop": ["0.1", "0.3", "1"],
     }
     for stated in (
         f"until the samples reach {float(REACH):.0%} (mean of {WINDOW} updates",
         f"grpo_more_samples draws {MORE_SAMPLES} samples per prompt",
-        "rehearsal (1, 3, 10), closed_loop (-0.1, -0.3, -1) and ewc (1e4, 1e5, 1e6: 1e3 protected nothing",
+        "rehearsal (1, 3, 10), closed_loop (0.1, 0.3, 1) and ewc (1e4, 1e5, 1e6: 1e3 protected nothing",
         f"commit {TEXT_COMMIT[:8]}",
         f"forgetting at most {100 * bars.FORGOTTEN:g} points, upper end at most {100 * bars.FORGOTTEN_HIGH:g}; "
         f"new skill minus grpo, lower end above {100 * bars.BEHIND:g}",

@@ -360,6 +360,11 @@ VERIFIED = {"verify": True, "constraint_source": "solutions"}
         ({"metric": "adam", "space": "gradient"}, "space=displacement"),
         ({"noise": 1.0, "method": "agem"}, "noise needs method=qp"),
         ({**VERIFIED, "control": "random_signs"}, "closed_loop=false and verify=false"),
+        ({"gain": 0.1}, "gain is asked of stored solutions"),
+        ({"gain": 0.1, "closed_loop": True}, "gain is asked of stored solutions"),  # of rollouts
+        ({"gain": 0.1, **VERIFIED}, "gain is asked of stored solutions"),  # each step's epsilon is its own
+        ({"closed_loop": True, "epsilon": -0.1}, "one is -0.1: set it to 0 or more; gain is what"),
+        ({**VERIFIED, "epsilon_of": {"sql": -0.2}}, "one is -0.2: set it to 0 or more"),
         ({"held_out": True}, "held_out keeps anchor sets of solutions out of the gradient, and there are none"),
         ({"held_out": True, "closed_loop": True}, "and there are none"),  # of rollouts
         ({**VERIFIED, "held_out": True, "solutions_per_protected": 16}, r"\(16\) is above anchor_solutions \(16\)"),
