@@ -9,8 +9,8 @@
     # (once 16 solutions of each skill are stored)
     python -m benchmarks.step_time --steps 24 --skip 18 --test-freq 8 --base arm=grpo --other arm=closed_loop \
         experiment=paper_b protocol.skill_sequence=[write,repair,sql]
-    python -m benchmarks.step_time --steps 24 --skip 14 --base arm=grpo \
-        --other "arm=closed_loop projection.epsilon=0.03 projection.gain=0" experiment=quickstart protocol.every_skill=true
+    python -m benchmarks.step_time --steps 24 --skip 14 --base arm=grpo experiment=quickstart \
+        --other "arm=closed_loop projection.epsilon=0.03 projection.gain=0" protocol.every_skill=true
 
 Each pair is a run with the base overrides and one with the others, in alternating order, on the same prompts (same
 seed), with a validation of four prompts at the end. A run's figure is its median step, without the first ones: two
