@@ -152,7 +152,7 @@ CHANGES: dict[int, SettingsChange] = {
     # A closed loop asked for gain by an epsilon below 0, and promised the anchor itself. (It also let no step lower a
     # level that had not gained that much yet.)
     13: SettingsChange(
-        added={"projection.gain": lambda config: max(-_loop_epsilon(config), 0.0)},
+        added={"projection.gain": lambda config: max(0.0, -_loop_epsilon(config))},
         replaced={"projection.epsilon": lambda config: config.projection.epsilon + config.projection.gain},
     ),
 }

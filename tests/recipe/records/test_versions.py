@@ -58,11 +58,12 @@ def test_a_run_directory_names_its_version_and_one_without_is_the_first(tmp_path
 
 @pytest.mark.parametrize(
     ("closed_loop", "before", "epsilon", "gain"),
-    [(True, -0.3, 0.0, 0.3), (True, 0.03, 0.03, 0.0), (False, -0.3, -0.3, 0.0)],
+    [(True, -0.3, 0.0, 0.3), (True, 0.03, 0.03, 0.0), (False, -0.3, -0.3, 0.0), (True, 0.0, 0.0, 0.0)],
 )
 def test_a_loop_that_asked_for_gain_by_its_epsilon_promised_the_anchor(closed_loop, before, epsilon, gain):
     config = upgraded(OmegaConf.create({"projection": {"closed_loop": closed_loop, "epsilon": before}}), 12, "a")
     assert (config.projection.epsilon, config.projection.gain) == (pytest.approx(epsilon), pytest.approx(gain))
+    assert str(config.projection.gain) != "-0.0"  # which would be another setting than 0.0
 
 
 @pytest.mark.parametrize(("verified", "corrections"), [(False, 3), (True, 0)])
