@@ -9,7 +9,7 @@ so all steps together may cost epsilon: a skill that fell below its level is pus
 A measured J with standard error e counts as moved only as far as beyond e. The promise is about what happened: after a
 step J >= J_anchor - epsilon, its line. A skill that is below its line already has its level before the step as floor.
 A loop that asks for gain puts -gain in the place of epsilon in epsilon_t, and nowhere else: its line stays
-J_anchor - epsilon, so a set that cannot gain any more refuses no step.
+J_anchor - epsilon, so a step that stays above it is kept, whether or not it gains what was asked for.
 """
 
 import math

@@ -154,7 +154,7 @@ def test_a_loop_that_asks_for_gain_demands_what_is_missing_and_promises_what_one
     assert update.verification.margins[0] == pytest.approx(0.0)
 
 
-def test_a_set_that_cannot_gain_any_more_refuses_no_step():
+def test_a_set_that_cannot_gain_any_more_refuses_no_step_above_its_line():
     """J = -x^2 is at its best in 0, and 1 more is asked for: a step that costs less than epsilon stays as it is.
 
     A loop that let no step end below where it began would undo each of them, for ever.
