@@ -206,6 +206,7 @@ class SkillCreditTrainingWorker(CpuReadyTrainingWorker):
         levels: list[float] = []
         agreements = constraint_gradients(self.engine, sources, update.constraints, self._micro_batch(), levels)
         update.record_levels(levels)
+        update.join_followed()
         note(agreements)
         return update
 

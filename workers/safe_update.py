@@ -75,8 +75,18 @@ class SafeUpdate:
     @property
     def anchors(self) -> list[float | None]:
         """Each constraint's anchor: where protection begins with this update, the level at its start."""
-        pairs = zip(self.protection.constraints, self.levels, strict=True)
+        leaders = [self.protection.constraints[leader] for leader in self._leaders]
+        pairs = zip(leaders, self.levels, strict=True)
         return [each.anchor if each.anchor is not None else level for each, level in pairs]
+
+    @property
+    def _leaders(self) -> list[int]:
+        """Of each constraint: the number of the one whose level it goes by, mostly its own."""
+        names = self.protection.names
+        return [
+            number if each.follows is None else names.index(each.follows)
+            for number, each in enumerate(self.protection.constraints)
+        ]
 
     @property
     def budgets(self) -> list[float]:
@@ -88,14 +98,13 @@ class SafeUpdate:
     def slacks(self) -> list[float]:
         """What this update may cost each skill: its epsilon, in a closed loop what is left of it (in units of J).
 
-        Where solutions are asked for gain: how far they are above what is asked for, and below 0 what they lack.
+        Of a constraint that asks for gain: how far the skill is above what is asked for, and below 0 what it lacks.
         """
         if not self.protection.closed_loop:
             return self.budgets
         rows = zip(self.budgets, self.anchors, self.levels, self.protection.constraints, strict=True)
-        gain = self.protection.gain
         return [
-            slack(-gain if gain and each.solutions is not None else budget, _level(anchor), _level(now, each.error))
+            slack(-each.gain if each.gain else budget, _level(anchor), _level(now, each.error))
             for budget, anchor, now, each in rows
         ]
 
@@ -120,11 +129,21 @@ class SafeUpdate:
         """Each gradient's error over its length, times the configured number of standard errors."""
         return [self.protection.noise * relative_noise(cosine) for cosine in self.agreements]
 
+    def join_followed(self) -> None:
+        """Give a constraint that follows another the mean gradient over its solutions, so far its own, and theirs."""
+        constraints = self.protection.constraints
+        for row, leader in enumerate(self._leaders):
+            if row != leader:
+                own, theirs = (len(constraints[each].solutions or ()) for each in (row, leader))
+                for block in self.constraints:
+                    block[row] = torch.lerp(block[leader], block[row], own / max(own + theirs, 1))
+
     def record_levels(self, levels: Sequence[float]) -> None:
         """Take the levels of the anchor sets that are measured (NaN: none) and not known yet."""
-        self.levels = [
+        known = [
             now if old is None and not math.isnan(now) else old for old, now in zip(self.levels, levels, strict=True)
         ]
+        self.levels = [known[leader] for leader in self._leaders]
 
     @property
     def accepted(self) -> dict[str, float]:
@@ -300,7 +319,8 @@ class SafeUpdate:
             numbers[f"projection/cosine/{name}"] = float(self.last.cosines[index])
             numbers[f"projection/gradient_norm/{name}"] = float(self.last.norms[index])
             numbers[f"projection/predicted_change/{name}"] = kept * float(self.last.change[index])
-            numbers[f"projection/unprotected/{name}"] = float(self.last.norms[index] == 0)
+            if self.protection.constraints[index].follows is None:
+                numbers[f"projection/unprotected/{name}"] = float(self.last.norms[index] == 0)
         return numbers | self._promise()
 
     def _promise(self) -> dict[str, float]:
@@ -312,10 +332,12 @@ class SafeUpdate:
                 f"projection/left_out/{name}": float(out) for name, out in zip(names, self.left_out, strict=True)
             }
         if protection.closed_loop or self.verification:
-            rows = zip(names, self.levels, self.anchors, self.slacks, strict=True)
-            for name, level, anchor, left in rows:
+            rows = zip(protection.constraints, self.levels, self.anchors, self.slacks, strict=True)
+            for constraint, level, anchor, left in rows:
+                name = constraint.name
                 if level is not None and anchor is not None:
-                    values = {"level": level, "anchor": anchor, "slack": left}
+                    own = {"level": level, "anchor": anchor} if constraint.follows is None else {}
+                    values = own | {"slack": left}
                     numbers |= {f"projection/{key}/{name}": value for key, value in values.items()}
         if self.verification:
             numbers |= self.verification.metrics(names)

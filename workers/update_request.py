@@ -25,6 +25,8 @@ class Constraint:
     epsilon: None: that of the protection. anchored: the first so many solutions are its anchor set. anchor, level: the
     level when protection began, and now (both None: not known yet). With solutions the worker measures the level.
     error: standard error of (level - anchor). unit: units of the level in one unit of the gradient's objective.
+    gain: what a closed loop asks it to gain over the run (units of J), in the place of its epsilon. follows: the
+    constraint whose anchor and level it goes by, and whose solutions are in its gradient, too; None: its own.
     """
 
     name: str
@@ -36,10 +38,16 @@ class Constraint:
     level: float | None = None
     error: float = 0.0
     unit: float = 1.0
+    gain: float = 0.0
+    follows: str | None = None
 
     @property
     def anchor_set(self) -> Sequence[StoredSolution]:
         return [] if self.solutions is None else self.solutions[: self.anchored]
+
+    def asking(self, gain: float, solutions: Sequence[StoredSolution]) -> "Constraint":
+        """A constraint that asks this one's skill for gain, from its solutions and these."""
+        return Constraint(f"{self.name}.gain", self.skill, solutions, gain=gain, follows=self.name)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for a batch."""
@@ -60,8 +68,7 @@ class Protection:
 
     shared_pass: take the constraints' gradients from the update's own pass, if it has one optimiser step. token_mean:
     the policy's loss is a mean over tokens, not over samples, and so are the objectives of rollouts. method: one of
-    `workers.geometry.METHODS`. closed_loop: epsilon is what a skill may lose over the run, not per step; gain:
-    what one with solutions is asked to gain over it (units of J).
+    `workers.geometry.METHODS`. closed_loop: epsilon is what a skill may lose over the run, not per step.
     recovery: bound on the gain that a closed loop asks for, a cosine. tries, corrections: bisections of a step that its
     anchor sets refuse, and projections before them; tries None: steps are not verified. metric: that of the nearest
     step. noise, agreement: standard errors of a gradient that a step must clear, and the least split-half cosine of a
@@ -78,7 +85,6 @@ class Protection:
     shared_pass: bool = False
     token_mean: bool = False
     closed_loop: bool = False
-    gain: float = 0.0
     recovery: float = 0.5
     tries: int | None = None
     corrections: int = 0

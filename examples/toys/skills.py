@@ -7,8 +7,9 @@ solutions; what counts is how often a sample is right on any prompt, which the n
 """
 
 import copy
+import math
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -37,13 +38,18 @@ class SkillsRun:
 
 @dataclass(frozen=True)
 class SkillsArm:
-    """GRPO, with a closed loop (epsilon and gain in nats per answer), or with rehearsal."""
+    """GRPO, with a closed loop (epsilon and gain in nats per answer), or with rehearsal.
+
+    single: gain is asked of the constraint of all solutions (held_out: without the anchors), the only one; else of one
+    beside the anchor set's own.
+    """
 
     name: str
     epsilon: float | None = None
     gain: float = 0.0
     held_out: bool = False
     rehearsal: float = 0.0
+    single: bool = False
 
 
 ARMS = (
@@ -51,7 +57,8 @@ ARMS = (
     *(SkillsArm(f"rehearsal, weight {weight:g}", rehearsal=weight) for weight in (0.3, 1.0, 3.0, 10.0)),
     *(SkillsArm(f"closed loop, epsilon {epsilon:g}", epsilon) for epsilon in (0.03, 0.01)),
     *(SkillsArm(f"closed loop, epsilon 0.01, gain {gain:g}", 0.01, gain) for gain in (0.1, 0.3, 1.0)),
-    *(SkillsArm(f"closed loop, held out, epsilon 0.01, gain {gain:g}", 0.01, gain, True) for gain in (0.0, 0.1, 1.0)),
+    SkillsArm("closed loop, epsilon 0.01, gain 1, one constraint", 0.01, 1.0, single=True),
+    *(SkillsArm(f"as before, held out, gain {gain:g}", 0.01, gain, True, single=True) for gain in (0.0, 1.0)),
 )
 
 
@@ -211,21 +218,11 @@ class Training:
         shards = [parameter.data for parameter in self.network.parameters()]
         sets = [each.solutions for each in self.finished.values()]
         before = self._levels(sets)
-        constraints = [
-            Constraint(str(skill), skill, [], anchor=each.level, level=now)
-            for (skill, each), now in zip(self.finished.items(), before, strict=True)
-        ]
         protection = Protection(
-            constraints,
-            "qp",
-            self.arm.epsilon,
-            "absolute",
-            closed_loop=True,
-            gain=self.arm.gain,
-            tries=6,
-            corrections=3,
+            self._constraints(), "qp", self.arm.epsilon, "absolute", closed_loop=True, tries=6, corrections=3
         )
         update = SafeUpdate(protection, self._constraint_gradients(sets), [shard.clone() for shard in shards])
+        update.record_levels(before)
         update.verify(before, 6)
         assert update.verification is not None
         self.optimizer.step()
@@ -236,13 +233,28 @@ class Training:
         self.verified += 1
         self.undone += update.verification.undone
 
+    @property
+    def single(self) -> bool:
+        """Whether each skill has one constraint."""
+        return self.arm.single or not self.arm.gain
+
+    def _constraints(self) -> list[Constraint]:
+        bounds = [Constraint(str(skill), skill, [], anchor=each.level) for skill, each in self.finished.items()]
+        if self.single:
+            return [replace(bound, gain=self.arm.gain) for bound in bounds]
+        return [*bounds, *(bound.asking(self.arm.gain, []) for bound in bounds)]
+
     def _levels(self, sets: Sequence[WordAnswers]) -> list[float]:
-        return [level(self.network, each) for each in sets]
+        """J of each constraint, NaN of those that go by another's."""
+        levels = [level(self.network, each) for each in sets]
+        return levels if self.single else [*levels, *[math.nan] * len(sets)]
 
     def _constraint_gradients(self, sets: Sequence[WordAnswers]) -> list[Tensor]:
-        """(S, *shape) of each parameter: of the mean log-likelihood of the stored solutions, or without the anchors."""
+        """(S, *shape) of each parameter: of the mean log-likelihood of each constraint's solutions."""
         parameters = list(self.network.parameters())
         chosen = [each[ANCHORS:] if self.arm.held_out else each for each in sets]
+        if not self.single:
+            chosen = [*(each[:ANCHORS] for each in sets), *sets]
         rows = [torch.autograd.grad(log_likelihoods(self.network, each).mean(), parameters) for each in chosen]
         return [torch.stack(parts) for parts in zip(*rows, strict=True)]
 

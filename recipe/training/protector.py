@@ -162,7 +162,6 @@ class Protector:
             shared_pass=shared and self.plain_loss and self.loss_mean in SHARED_LOSSES,
             token_mean=self.loss_mean == TOKEN_MEAN,
             closed_loop=chosen.closed_loop,
-            gain=chosen.gain,
             recovery=chosen.recovery,
             tries=chosen.verify_tries if chosen.verify else None,
             corrections=chosen.corrections,
@@ -194,7 +193,7 @@ class Protector:
                 constraints.append(self._on_rollouts(Constraint(constraint, skill, epsilon=epsilon), name))
             else:
                 stored = self._newest(name, self.settings.solutions_per_protected)
-                constraints.append(self._on_solutions(Constraint(constraint, skill, stored, epsilon), staged))
+                constraints += self._on_solutions(Constraint(constraint, skill, stored, epsilon), staged)
         return constraints
 
     def _on_rollouts(self, constraint: Constraint, skill: str) -> Constraint:
@@ -209,22 +208,28 @@ class Protector:
         error = math.hypot(anchor.error, reward.level.error)
         return replace(constraint, anchor=anchor.value, level=reward.level.value, error=error, unit=reward.unit)
 
-    def _on_solutions(self, constraint: Constraint, staged: bool) -> Constraint:
-        """The constraint with its frozen anchor set first, then its newest other solutions."""
+    def _on_solutions(self, constraint: Constraint, staged: bool) -> list[Constraint]:
+        """The constraint with its frozen anchor set first, then its newest other solutions.
+
+        A loop that asks for gain has two: one bounds the anchor set, which is verified, and the other asks all of them.
+        """
         stored = list(constraint.solutions or [])
         size = min(self.settings.anchor_solutions, self.settings.solutions_per_protected)
         if not self.settings.anchored:
-            return constraint
+            return [constraint]
         ready = bool(stored) if staged else len(stored) >= size
         anchor = self.anchors.freeze(constraint.name, stored, size) if ready else self.anchors.of(constraint.name)
         others = [each for each in stored if each not in anchor.solutions]
         room = self.settings.solutions_per_protected - len(anchor.solutions)
-        return replace(
-            constraint,
-            solutions=[*anchor.solutions, *others[max(len(others) - room, 0) :]],
-            anchored=len(anchor.solutions),
-            anchor=anchor.level.value if anchor.level else None,
-        )
+        others = others[max(len(others) - room, 0) :]
+        level = anchor.level.value if anchor.level else None
+        bound = replace(constraint, anchored=len(anchor.solutions), anchor=level)
+        if not self.settings.gain:
+            return [replace(bound, solutions=[*anchor.solutions, *others])]
+        if not anchor.solutions:  # nobody knows yet what the skill gains
+            return [replace(bound, solutions=others), bound.asking(0.0, [])]
+        bound = replace(bound, solutions=anchor.solutions)
+        return [bound, bound.asking(self.settings.gain, others)]
 
     def wanted_penalty(self, stage: int, finished: Sequence[str], earlier: Sequence[str] = ()) -> WantedPenalty | None:
         """The penalty of the next update; None if penalties are off.

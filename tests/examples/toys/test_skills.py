@@ -74,13 +74,23 @@ def test_anchors_come_first_evenly_spread_and_every_solution_stays():
 @pytest.mark.slow
 @pytest.mark.parametrize("held_out", [False, True])
 def test_no_anchor_set_ends_below_its_line(held_out: bool):
-    *_, change, _ = outcome(SkillsArm("", 0.01, held_out), *start(0))
+    *_, change, _ = outcome(SkillsArm("", 0.01, held_out=held_out), *start(0))
     assert change >= -0.01 - 1e-6
 
 
 @pytest.mark.slow
+def test_gain_of_its_own_constraint_undoes_no_step_and_gives_as_much_as_of_the_only_one():
+    arms = (SkillsArm("", 0.01, 1.0), SkillsArm("", 0.01, 1.0, single=True), SkillsArm("", 0.01))
+    own, only, none = ([outcome(arm, *start(seed)) for seed in (0, 1)] for arm in arms)
+    assert [undone for *_, undone in own] == [0.0, 0.0]
+    finals = [sum(final for _, final, *_ in runs) / 2 for runs in (own, only, none)]
+    assert finals[0] == pytest.approx(finals[1], abs=1.0)
+    assert finals[0] > finals[2] + 10
+
+
+@pytest.mark.slow
 def test_a_loop_that_asks_for_gain_is_ahead_of_rehearsal_and_both_of_grpo():
-    arms = (SkillsArm("grpo"), SkillsArm("rehearsal", rehearsal=1.0), SkillsArm("loop", -0.3))
+    arms = (SkillsArm("grpo"), SkillsArm("rehearsal", rehearsal=1.0), SkillsArm("loop", 0.01, 1.0))
     finals = [sum(outcome(arm, *start(seed))[1] for seed in (0, 1)) / 2 for arm in arms]
     assert finals[0] + 10 < finals[1]
     assert finals[1] + 3 < finals[2]
@@ -88,7 +98,10 @@ def test_a_loop_that_asks_for_gain_is_ahead_of_rehearsal_and_both_of_grpo():
 
 @pytest.mark.slow
 def test_gradients_without_the_anchors_keep_more_than_gradients_with_them():
-    lost = [sum(outcome(SkillsArm("", 0.01, held), *start(seed))[2] for seed in (0, 1)) / 2 for held in (True, False)]
+    lost = [
+        sum(outcome(SkillsArm("", 0.01, held_out=held), *start(seed))[2] for seed in (0, 1)) / 2
+        for held in (True, False)
+    ]
     assert lost[0] + 1 < lost[1]
 
 

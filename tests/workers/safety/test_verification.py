@@ -12,6 +12,7 @@ from workers.displacement import snapshot
 from workers.safe_update import SafeUpdate
 from workers.safety.metric import adam_inverse_metric
 from workers.safety.verification import Verification, damp_momentum
+from workers.solution_store import StoredSolution
 from workers.update_request import Constraint, Protection
 
 SKILLS = 2
@@ -138,20 +139,59 @@ def test_a_correction_asks_for_half_as_much_again_as_the_step_lacked_by_hand():
 
 @pytest.mark.parametrize(("now", "left"), [(-0.6, -0.4), (-0.5, -0.3), (-0.3, -0.1), (-0.1, 0.1)])
 def test_a_loop_that_asks_for_gain_demands_what_is_missing_and_promises_what_one_without_does(now: float, left: float):
-    """0.3 above the anchor of -0.5 is asked for; rewards of rollouts are asked for none."""
-    constraints = [
-        Constraint("a.solutions", 0, [], anchor=-0.5, level=now),
-        Constraint("a.rollouts", 0, anchor=0.7, level=0.65),
-    ]
-    protection = Protection(constraints, "qp", 0.1, "absolute", closed_loop=True, gain=0.3, tries=2)
-    update = SafeUpdate(protection, [torch.tensor([[1.0], [1.0]])], [torch.zeros(1)])
-    assert update.slacks == pytest.approx([left, 0.05])
-    update.verify([now, math.nan], tries=2)
+    """0.3 above the anchor of -0.5 is asked for; rewards of rollouts are asked for none, and epsilon is 0.1."""
+    bound = Constraint("a.solutions", 0, [], anchor=-0.5)
+    constraints = [bound, Constraint("a.rollouts", 0, anchor=0.7, level=0.65), bound.asking(0.3, [])]
+    protection = Protection(constraints, "qp", 0.1, "absolute", closed_loop=True, tries=2)
+    update = SafeUpdate(protection, [torch.tensor([[1.0], [1.0], [1.0]])], [torch.zeros(1)])
+    update.record_levels([now, math.nan, math.nan])
+    assert update.slacks == pytest.approx([0.1 + 0.5 + now, 0.05, left])
+    update.verify([now, math.nan, math.nan], tries=2)
     assert update.verification is not None
-    assert update.verification.lines == [pytest.approx(-0.6), -math.inf]
+    assert update.verification.lines == [pytest.approx(-0.6), -math.inf, -math.inf]
     shards = [torch.tensor([1.0])]
-    assert update.verification.after_step(update.start, shards, lambda: [-0.6, math.nan]) == 1
+    assert update.verification.after_step(update.start, shards, lambda: [-0.6, math.nan, math.nan]) == 1
     assert update.verification.margins[0] == pytest.approx(0.0)
+    numbers = update.metrics()
+    assert numbers["projection/slack/a.solutions.gain"] == pytest.approx(left)
+    assert "projection/anchor/a.solutions.gain" not in numbers  # it would be promised nothing, by its own name
+    assert numbers["projection/anchor/a.solutions"] == -0.5
+
+
+@pytest.mark.parametrize("gain", [0.0, 100.0])
+def test_a_bound_is_corrected_also_where_gain_asks_for_as_much_as_it_may(gain: float):
+    """J = -x - y^2 from the origin, other solutions gain by y; the optimiser proposes (1, 0.2), and J may fall by 0.5.
+
+    Gain may ask for half of the step's length along y (`recovery`), and J then lacks what y^2 costs.
+    """
+    shards, start = [torch.tensor([1.0, 0.2])], [torch.zeros(2)]
+    bound = Constraint("a", 0, [], anchor=0.0, level=0.0)
+    protection = Protection(
+        [bound, bound.asking(gain, [])], "qp", 0.5, "absolute", closed_loop=True, tries=2, corrections=3
+    )
+    update = SafeUpdate(protection, [torch.tensor([[-1.0, 0.0], [0.0, 1.0]])], start)
+    update.record_levels([0.0, math.nan])
+    update.verify([0.0, math.nan], tries=2)
+    verification = update.verification
+    assert verification is not None
+    update.after_step(shards)
+    up = 0.5 * math.sqrt(1.04) if gain else 0.2
+    torch.testing.assert_close(shards[0], torch.tensor([0.5, up]))
+    measure = lambda: [-float(shards[0][0]) - float(shards[0][1]) ** 2, math.nan]  # noqa: E731
+    assert verification.after_step(start, shards, measure, partial(update.correct, shards)) == 1
+    torch.testing.assert_close(shards[0], torch.tensor([0.5 - 1.5 * up**2, up]))
+    assert (verification.corrected, verification.shrunk, verification.undone) == (1, 0, 0)
+
+
+def test_a_constraint_that_follows_has_the_mean_gradient_over_both_constraints_solutions():
+    """One solution with gradient (3, 0), and two with mean (0, 3): (1, 2). Without two, the other's own."""
+    solutions = [StoredSolution([1], [2], [1])] * 3
+    bound = Constraint("a", 0, solutions[:1], anchored=1)
+    for own, mean in ((solutions[1:], [1.0, 2.0]), ([], [3.0, 0.0])):
+        protection = Protection([bound, bound.asking(1.0, own)], "qp", 0.1, "absolute", closed_loop=True)
+        update = SafeUpdate(protection, [torch.tensor([[3.0, 0.0], [0.0, 3.0]])], [torch.zeros(2)])
+        update.join_followed()
+        torch.testing.assert_close(update.constraints[0], torch.tensor([[3.0, 0.0], mean]))
 
 
 def test_a_set_that_cannot_gain_any_more_refuses_no_step_above_its_line():
@@ -159,8 +199,8 @@ def test_a_set_that_cannot_gain_any_more_refuses_no_step_above_its_line():
 
     A loop that let no step end below where it began would undo each of them, for ever.
     """
-    constraint = Constraint("a", 0, [], anchor=0.0, level=0.0)
-    protection = Protection([constraint], "qp", 0.1, "absolute", closed_loop=True, gain=1.0, tries=4)
+    constraint = Constraint("a", 0, [], anchor=0.0, level=0.0, gain=1.0)
+    protection = Protection([constraint], "qp", 0.1, "absolute", closed_loop=True, tries=4)
     shards = [torch.zeros(2)]
     update = SafeUpdate(protection, [torch.zeros(1, 2)], snapshot(shards))
     update.verify([0.0], tries=4)
