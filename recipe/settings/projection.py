@@ -100,8 +100,8 @@ class ProjectionSettings(Group):
             )
         if self.held_out and self.gain:
             raise ValueError(
-                "held_out measures what no constraint fits, and where gain is asked for the anchor set has a constraint "
-                "of its own: set gain=0 or held_out=false"
+                "held_out measures what no constraint fits, and with gain the anchor set has a constraint of its own: "
+                "set gain=0 or held_out=false"
             )
         if self.held_out and self.solutions_per_protected <= self.anchor_solutions:
             raise ValueError(
