@@ -178,6 +178,7 @@ def test_tensors_are_all_parameters() -> None:
         assert sum(size * count for size, count in shape.tensors) == shape.parameters
 
 
+GAINS = ("projection.gain=0", "projection.gain=1")
 # One copy of 7,615,616,512 parameters in fp32, over 8 ranks.
 COPY = 7_615_616_512 * 4 // 8
 
@@ -260,6 +261,11 @@ def test_the_plan_counts_the_tensors_that_the_worker_keeps() -> None:
     penalty.begin_stage(1, shards, fisher)
     assert bytes_of(penalty.anchor + penalty.importance) == memory_parts.penalty(MICRO, sizes)
     assert bytes_of(fisher) == memory_parts.fisher(MICRO, sizes)
+
+
+def test_a_loop_that_asks_for_gain_has_two_constraints_a_skill() -> None:
+    one, two = (read_sizes(composed("experiment=paper_b", "arm=closed_loop", word)) for word in GAINS)
+    assert two.constraints == 2 * one.constraints == 6
 
 
 class LiveBytes(TorchDispatchMode):

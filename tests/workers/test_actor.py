@@ -141,6 +141,10 @@ def _verified_updates(worker: Any, data: Any, stored: list, protection: dict) ->
     found["between"], found["first"] = level(), one(tries=3)
     found["after"], found["second"] = level(), one(tries=3, constraint={"anchor": found["between"] + 0.5})
     found["end"] = level()
+    bound = solutions | {"solutions": stored[:3], "anchored": 3}
+    asked = {"name": "b.asked", "skill": 1, "solutions": stored[3:], "follows": "b.solutions", "gain": 0.5}
+    rows = [bound, asked, solutions | {"name": "b.all"}]
+    found["gain"] = update(worker, data.copy(), **{PROTECTION: protection | {"constraints": rows, "tries": 3}})
     for name, options in (("adam", {"metric": "adam"}), ("modules", {"per_module": True}), ("signs", {"control": 7})):
         before = snapshot(worker._shards())
         numbers = one(**options, constraint={"anchor": level() + 9.0})  # so it binds
@@ -280,6 +284,18 @@ def test_a_verified_step_ends_where_it_says_and_not_below_its_line(found: dict):
     assert second["projection/slack/b.solutions"] == pytest.approx(-lost)
     assert second["projection/predicted_change/b.solutions"] > 0
     assert safe["end"] >= safe["after"] - 1e-6
+
+
+def test_gain_is_asked_of_all_solutions_in_the_pass_that_bounds_the_anchor_set(found: dict):
+    numbers = found["safe"]["gain"]
+    assert numbers["projection/pair_cosine/b.asked~b.all"] == pytest.approx(1.0, abs=1e-6)
+    norms = [numbers[f"projection/gradient_norm/{name}"] for name in ("b.solutions", "b.asked", "b.all")]
+    assert norms[1] == pytest.approx(norms[2], rel=1e-5)
+    assert norms[0] != pytest.approx(norms[1], rel=1e-2)
+    assert numbers["projection/slack/b.asked"] == -0.5
+    assert numbers["projection/slack/b.solutions"] == 0.0
+    assert numbers["projection/level/b.solutions"] == pytest.approx(found["safe"]["end"], abs=1e-6)
+    assert "projection/line/b.asked" not in numbers
 
 
 @pytest.mark.parametrize("option", ["adam", "modules", "signs"])

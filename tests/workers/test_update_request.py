@@ -4,7 +4,8 @@ from workers.solution_store import StoredSolution
 from workers.update_request import Constraint, Protection, WantedPenalty
 
 SOLUTION = StoredSolution([1], [2, 3], [1, 1])
-PROTECTION = Protection([Constraint("a", 0), Constraint("b", 2, [SOLUTION])], "qp", -0.1, "cosine", average=0.3)
+BOUND = Constraint("b", 2, [SOLUTION])
+PROTECTION = Protection([Constraint("a", 0), BOUND, BOUND.asking(0.3, [])], "qp", -0.1, "cosine", average=0.3)
 PENALTY = WantedPenalty("ewc", 2.0, 1, [SOLUTION])
 
 
