@@ -58,7 +58,10 @@ ARMS = (
     *(SkillsArm(f"closed loop, epsilon {epsilon:g}", epsilon) for epsilon in (0.03, 0.01)),
     *(SkillsArm(f"closed loop, epsilon 0.01, gain {gain:g}", 0.01, gain) for gain in (0.1, 0.3, 1.0)),
     SkillsArm("closed loop, epsilon 0.01, gain 1, one constraint", 0.01, 1.0, single=True),
-    *(SkillsArm(f"as before, held out, gain {gain:g}", 0.01, gain, True, single=True) for gain in (0.0, 1.0)),
+    *(
+        SkillsArm(f"closed loop, held out, epsilon 0.01, gain {gain:g}, one constraint", 0.01, gain, True, single=True)
+        for gain in (0.0, 1.0)
+    ),
 )
 
 

@@ -8,10 +8,10 @@ reward of its samples. J_anchor is its level when protection began. A step may c
 so all steps together may cost epsilon: a skill that fell below its level is pushed back, one above it leaves freedom.
 A measured J with standard error e counts as moved only as far as beyond e. The promise is about what happened: after a
 step J >= J_anchor - epsilon, its line. A skill that is below its line already has its level before the step as floor.
-A loop that asks for gain has a second constraint for each skill, whose slack has -gain in the place of epsilon. The line
-stays J_anchor - epsilon: a step that stays above it is kept, whether or not it gains what was asked for. The first one,
-which the line is about, has the gradient of the answers that J is measured on, so it knows how to raise J where it must;
-the second has that of all stored answers, by which other prompts gain. The two gradients may be opposed.
+A loop that asks for gain has a second constraint for each skill, whose slack has -gain in the place of epsilon. The
+line stays J_anchor - epsilon: a step that stays above it is kept, whether or not it gains what was asked for. The first
+one, which the line is about, has the gradient of the answers that J is measured on, so it knows how to raise J where it
+must; the second has that of all stored answers, by which other prompts gain. The two gradients may be opposed.
 """
 
 import math
