@@ -128,12 +128,12 @@ def draw_promise(rows: Sequence[Mapping[str, float]], path: Path) -> Path | None
             axes.set_xlim(steps.min() - 0.5, steps.max() + 0.5)
             axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         axes_of_row[0].set_ylabel(label)
-    asked = [f"{name}.gain" for name in names]
     for metric, axes_of_row in zip(("slack", "multiplier"), grid[1:], strict=True):
-        for name, axes in zip(asked, axes_of_row, strict=True):
-            if np.isfinite(values := _values(rows, metric, name)).any():
-                axes.plot(steps, values, linewidth=1.3, linestyle="--", label="of the gain that is asked for")
-                axes.legend(fontsize=7)
+        gains = [_values(rows, metric, f"{name}.gain") for name in names]
+        for values, axes in zip(gains, axes_of_row, strict=True):
+            axes.plot(steps, values, linewidth=1.3, linestyle="--", label="of the gain asked for")
+        if np.isfinite(gains).any():
+            axes_of_row[0].legend(fontsize=7, frameon=False)
     for axes in grid[1]:
         axes.axhline(0, color="black", linewidth=0.8)
     for name, axes in zip(names, grid[0], strict=True):
