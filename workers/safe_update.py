@@ -130,10 +130,13 @@ class SafeUpdate:
         return [self.protection.noise * relative_noise(cosine) for cosine in self.agreements]
 
     def join_followed(self) -> None:
-        """Give a constraint that follows another the mean gradient over its solutions, so far its own, and theirs."""
+        """Give a constraint that follows another the mean gradient over both's solutions, in place of its own alone.
+
+        Where anchor sets are held out it stays its own, but without any it has the other's.
+        """
         constraints = self.protection.constraints
         for row, leader in enumerate(self._leaders):
-            if row != leader:
+            if row != leader and not (self.protection.held_out and constraints[row].solutions):
                 own, theirs = (len(constraints[each].solutions or ()) for each in (row, leader))
                 for block in self.constraints:
                     block[row] = torch.lerp(block[leader], block[row], own / max(own + theirs, 1))

@@ -47,7 +47,7 @@ class Constraint:
 
     def asking(self, gain: float, solutions: Sequence[StoredSolution]) -> "Constraint":
         """A constraint that asks this one's skill for gain, from its solutions and these."""
-        return Constraint(f"{self.name}.gain", self.skill, solutions, gain=gain, follows=self.name)
+        return Constraint(f"{self.name}.gain", self.skill, solutions, self.epsilon, gain=gain, follows=self.name)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for a batch."""
@@ -72,7 +72,8 @@ class Protection:
     recovery: bound on the gain that a closed loop asks for, a cosine. tries, corrections: bisections of a step that its
     anchor sets refuse, and projections before them; tries None: steps are not verified. metric: that of the nearest
     step. noise, agreement: standard errors of a gradient that a step must clear, and the least split-half cosine of a
-    constraint that counts. held_out: the gradients of solutions leave the anchor sets out. per_module: one constraint
+    constraint that counts. held_out: the gradients of solutions leave the anchor sets out, of two constraints
+    of a skill that of gain. per_module: one constraint
     for each type of module. control: seed of random signs on the correction (a control); None: none.
     """
 

@@ -98,11 +98,6 @@ class ProjectionSettings(Group):
                 "held_out keeps anchor sets of solutions out of the gradient, and there are none: set closed_loop=true "
                 "or verify=true, and constraint_source=solutions or both"
             )
-        if self.held_out and self.gain:
-            raise ValueError(
-                "held_out measures what no constraint fits, and with gain the anchor set has a constraint of its own: "
-                "set gain=0 or held_out=false"
-            )
         if self.held_out and self.solutions_per_protected <= self.anchor_solutions:
             raise ValueError(
                 f"held_out leaves solutions for the gradient where solutions_per_protected "

@@ -187,8 +187,10 @@ def test_a_constraint_that_follows_has_the_mean_gradient_over_both_constraints_s
     """One solution with gradient (3, 0), and two with mean (0, 3): (1, 2). Without two, the other's own."""
     solutions = [StoredSolution([1], [2], [1])] * 3
     bound = Constraint("a", 0, solutions[:1], anchored=1)
-    for own, mean in ((solutions[1:], [1.0, 2.0]), ([], [3.0, 0.0])):
-        protection = Protection([bound, bound.asking(1.0, own)], "qp", 0.1, "absolute", closed_loop=True)
+    cases = [(solutions[1:], False, [1.0, 2.0]), (solutions[1:], True, [0.0, 3.0]), ([], True, [3.0, 0.0])]
+    for own, held_out, mean in cases:
+        rows = [bound, bound.asking(1.0, own)]
+        protection = Protection(rows, "qp", 0.1, "absolute", closed_loop=True, held_out=held_out)
         update = SafeUpdate(protection, [torch.tensor([[3.0, 0.0], [0.0, 3.0]])], [torch.zeros(2)])
         update.join_followed()
         torch.testing.assert_close(update.constraints[0], torch.tensor([[3.0, 0.0], mean]))
