@@ -110,9 +110,10 @@ class SafeUpdate:
 
     @property
     def left_out(self) -> list[bool]:
-        """Constraints whose two halves agree too little to count; one that has no two halves counts."""
+        """Constraints whose two halves agree too little to count; an exact one, or without two halves, counts."""
         least = self.protection.agreement
-        return [not math.isnan(cosine) and cosine < least for cosine in self.agreements]
+        rows = zip(self.agreements, self.protection.constraints, strict=False)
+        return [not math.isnan(cosine) and cosine < least and not each.exact for cosine, each in rows]
 
     @property
     def epsilons(self) -> list[float]:
@@ -126,8 +127,9 @@ class SafeUpdate:
 
     @property
     def noises(self) -> list[float]:
-        """Each gradient's error over its length, times the configured number of standard errors."""
-        return [self.protection.noise * relative_noise(cosine) for cosine in self.agreements]
+        """Each gradient's error over its length, times the configured number of standard errors; 0 of an exact one."""
+        rows = zip(self.agreements, self.protection.constraints, strict=False)
+        return [0.0 if each.exact else self.protection.noise * relative_noise(cosine) for cosine, each in rows]
 
     def join_followed(self) -> None:
         """Give a constraint that follows another the mean gradient over both's solutions, in place of its own alone.

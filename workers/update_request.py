@@ -42,6 +42,11 @@ class Constraint:
     follows: str | None = None
 
     @property
+    def exact(self) -> bool:
+        """Whether its gradient is that of its level, without the error of a sample: it has the anchor set alone."""
+        return 0 < self.anchored == len(self.solutions or ())
+
+    @property
     def anchor_set(self) -> Sequence[StoredSolution]:
         return [] if self.solutions is None else self.solutions[: self.anchored]
 

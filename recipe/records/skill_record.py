@@ -35,7 +35,8 @@ def constraint_means(steps: Sequence[Mapping[str, float]], source: str) -> dict[
     """
     cosines, unprotected = defaultdict(list), []
     for step in steps:
-        for name, cosine in _of(step, "split_half_cosine/"):
+        own = [pair for pair in _of(step, "split_half_cosine/") if not pair[0].endswith(".gain")]
+        for name, cosine in own:
             cosines[_skill_and_source(name, source)[1]].append(cosine)
         silent = defaultdict(list)
         for name, zero in _of(step, "unprotected/"):
@@ -157,7 +158,13 @@ def _halves(rows: Sequence[dict[str, float]], skills: Sequence[str]) -> Array | 
 def _predicted(
     rows: dict[int, dict[str, float]], skills: Sequence[str], ending: str, begin: int, end: int
 ) -> list[float]:
-    """Per skill, the sum over a stage's steps of the changes predicted by <skill><ending>; NaN without prediction."""
+    """Per skill, the sum over a stage's steps of the changes predicted by <skill><ending>; NaN without prediction.
+
+    Where gain is asked for, those of its constraint, which has all solutions as one without gain has.
+    """
     steps = [row for step, row in rows.items() if begin < step <= end]
-    changes = [[row[key] for row in steps if (key := f"{_PREDICTED}/{skill}{ending}") in row] for skill in skills]
+    changes = []
+    for skill in skills:
+        asked, plain = f"{_PREDICTED}/{skill}.gain", f"{_PREDICTED}/{skill}{ending}"
+        changes.append([row.get(asked, row.get(plain, float("nan"))) for row in steps if {asked, plain} & row.keys()])
     return [sum(values) if values else float("nan") for values in changes]

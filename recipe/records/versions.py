@@ -150,7 +150,7 @@ CHANGES: dict[int, SettingsChange] = {
     11: SettingsChange(added={"projection.held_out": False}),
     12: SettingsChange(added={"run.share_first_validation": False}),
     # A closed loop asked for gain by an epsilon below 0, and promised the anchor itself. (It also let no step lower a
-    # level that had not gained that much yet.)
+    # level that had not gained that much yet. Until the constraint `<skill>.gain`, one constraint asked for gain.)
     13: SettingsChange(
         added={"projection.gain": lambda config: max(0.0, -_loop_epsilon(config))},
         replaced={"projection.epsilon": lambda config: config.projection.epsilon + config.projection.gain},

@@ -289,6 +289,8 @@ class Settings(Group):
             raise ValueError(f"skills.names lists a skill twice: {names}")
         if taken := sorted({*OVER_SKILLS} & {*(names or ())}):
             raise ValueError(f"skills.names has {taken[0]!r}, the name of a metric over all skills: rename this skill")
+        if self.projection.gain and (taken := sorted({f"{name}.gain" for name in names or ()} & {*(names or ())})):
+            raise ValueError(f"skills.names has {taken[0]!r}, the name of a constraint: rename this skill")
         return self
 
 

@@ -50,6 +50,7 @@ def test_the_split_half_cosines_of_two_sources_are_two_numbers():
 
 @pytest.mark.parametrize(("source", "other"), [("rollouts", "solutions"), ("solutions", "rollouts")])
 def test_a_single_source_has_its_number_and_the_other_none(source: str, other: str):
-    found = constraint_means(steps(split_half_cosine__write=(0.2, 0.4)), source)
+    asked = {"split_half_cosine__write_of_gain": (0.9, 0.9)}  # of other solutions: not averaged with it
+    found = constraint_means(steps(split_half_cosine__write=(0.2, 0.4), **asked), source)
     assert found[f"split-half cosine, {source}"] == pytest.approx(0.3)
     assert math.isnan(found[f"split-half cosine, {other}"])

@@ -68,6 +68,13 @@ def test_predictions_are_sums_over_a_stage_of_one_source(run: RunDirectory, sour
     assert record.predicted_by == ("solutions" if source == "solutions" else "rollouts")
 
 
+def test_a_loop_that_asks_for_gain_predicts_by_the_constraint_of_all_solutions(run: RunDirectory):
+    run.log_metrics(3, predicted("", 0.25) | predicted(".gain", 2.0))
+    record = read_skill_record(run, in_stages("write", "sql", constraint_source="solutions"))
+    assert record is not None
+    np.testing.assert_array_equal(record.predicted, [[np.nan, np.nan], [1.5, np.nan]])
+
+
 def test_predictions_of_the_gradient_are_none_of_the_step(run: RunDirectory):
     record = read_skill_record(run, in_stages("write", "sql", space="gradient"))
     assert record is not None

@@ -183,6 +183,18 @@ def test_a_bound_is_corrected_also_where_gain_asks_for_as_much_as_it_may(gain: f
     assert (verification.corrected, verification.shrunk, verification.undone) == (1, 0, 0)
 
 
+@pytest.mark.parametrize(("anchored", "left_out"), [(0, [True, True]), (1, [True, True]), (2, [False, True])])
+def test_the_gradient_of_an_anchor_set_alone_has_no_error_and_is_not_left_out(anchored: int, left_out: list[bool]):
+    """Its halves may disagree: J is verified on these answers, and no others are meant."""
+    bound = Constraint("a", 0, [StoredSolution([1], [2], [1])] * 2, anchored=anchored)
+    rows = [bound, bound.asking(1.0, [])]
+    protection = Protection(rows, "qp", 0.1, "absolute", closed_loop=True, noise=1.0, agreement=0.2)
+    update = SafeUpdate(protection, [torch.eye(2)], [torch.zeros(2)], agreements=[0.0, 0.0])
+    assert update.left_out == left_out
+    assert update.noises == [0.0 if anchored == 2 else 1.0, 1.0]
+    assert [math.isinf(epsilon) for epsilon in update.epsilons] == left_out
+
+
 def test_a_constraint_that_follows_has_the_mean_gradient_over_both_constraints_solutions():
     """One solution with gradient (3, 0), and two with mean (0, 3): (1, 2). Without two, the other's own."""
     solutions = [StoredSolution([1], [2], [1])] * 3
