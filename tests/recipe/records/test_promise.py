@@ -79,19 +79,19 @@ def test_the_picture_has_a_column_per_constraint_and_gaps_where_it_is_not_protec
 @pytest.mark.slow
 def test_the_gain_that_is_asked_for_is_drawn_with_its_skill_and_has_no_column(monkeypatch):
     figures: list[Figure] = []
-    monkeypatch.setattr(module, "save", lambda figure, path: figures.append(figure) or path)
+    monkeypatch.setattr(module, "save", lambda figure, path: figures.append(figure))
     asked = {"actor/projection/slack/write.gain": -0.75, "actor/projection/multiplier/write.gain": 2.0}
-    draw_promise([*ROWS, row(5, write=(-1.0, -1.0, -1.25)) | asked], Path("promise.png"))
-    draw_promise(ROWS, Path("promise.png"))
-    slacks, multipliers = ([line.get_ydata()[-1] for line in axes.lines] for axes in figures[0].axes[2:5:2])
-    assert len(figures[0].axes) == 6
-    assert -0.75 in slacks
-    assert 2.0 in multipliers
-    assert [axes.get_legend() is None for figure in figures for axes in figure.axes[2:]] == [False, True] * 2 + [
-        True
-    ] * 4
+    draw_promise([*ROWS, row(5, write=(-1.0, -1.0, -1.25)) | asked], Path("unused.png"))
+    draw_promise(ROWS, Path("unused.png"))
+    axes = figures[0].get_axes()
+    assert len(axes) == 6
+    for first, value in zip(axes[2::2], (-0.75, 2.0), strict=True):
+        assert value in [np.asarray(line.get_ydata())[-1] for line in first.lines]
+    with_legend = [[each.get_legend() is not None for each in figure.get_axes()[2:]] for figure in figures]
+    assert with_legend == [[True, False] * 2, [False] * 4]
 
 
+@pytest.mark.slow
 def test_the_picture_is_saved_in_two_formats_and_only_with_anchors(tmp_path: Path):
     assert draw_promise(ROWS[:1], tmp_path / "none.png") is None
     draw_promise(ROWS, tmp_path / "promise.png")
