@@ -20,3 +20,6 @@ Space = Literal["displacement", "gradient"]
 # In which lengths the nearest step is nearest: of the parameters, or as Adam scales them.
 Metric = Literal["euclidean", "adam"]
 PenaltyKind = Literal["l2", "ewc", "rehearsal"]
+
+OF_GAIN = ".gain"
+"""Ends the name of the constraint that asks for gain, beside the one that bounds what a skill loses."""

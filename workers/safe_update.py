@@ -338,12 +338,12 @@ class SafeUpdate:
             }
         if protection.closed_loop or self.verification:
             rows = zip(protection.constraints, self.levels, self.anchors, self.slacks, strict=True)
-            for constraint, level, anchor, left in rows:
-                name = constraint.name
+            for each, level, anchor, left in rows:
                 if level is not None and anchor is not None:
-                    own = {"level": level, "anchor": anchor} if constraint.follows is None else {}
-                    values = own | {"slack": left}
-                    numbers |= {f"projection/{key}/{name}": value for key, value in values.items()}
+                    values = {"slack": left}
+                    if each.follows is None:
+                        values |= {"level": level, "anchor": anchor}
+                    numbers |= {f"projection/{key}/{each.name}": value for key, value in values.items()}
         if self.verification:
             numbers |= self.verification.metrics(names)
         return numbers

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, TypeVar
 
-from workers.choices import Metric, PenaltyKind
+from workers.choices import OF_GAIN, Metric, PenaltyKind
 from workers.solution_store import StoredSolution, plain_solutions
 
 # The field of a batch in which the trainer sends a Protection, as `Protection.to_dict`.
@@ -52,7 +52,7 @@ class Constraint:
 
     def asking(self, gain: float, solutions: Sequence[StoredSolution]) -> "Constraint":
         """A constraint that asks this one's skill for gain, from its solutions and these."""
-        return Constraint(f"{self.name}.gain", self.skill, solutions, self.epsilon, gain=gain, follows=self.name)
+        return Constraint(self.name + OF_GAIN, self.skill, solutions, self.epsilon, gain=gain, follows=self.name)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for a batch."""
@@ -73,13 +73,13 @@ class Protection:
 
     shared_pass: take the constraints' gradients from the update's own pass, if it has one optimiser step. token_mean:
     the policy's loss is a mean over tokens, not over samples, and so are the objectives of rollouts. method: one of
-    `workers.geometry.METHODS`. closed_loop: epsilon is what a skill may lose over the run, not per step.
-    recovery: bound on the gain that a closed loop asks for, a cosine. tries, corrections: bisections of a step that its
-    anchor sets refuse, and projections before them; tries None: steps are not verified. metric: that of the nearest
-    step. noise, agreement: standard errors of a gradient that a step must clear, and the least split-half cosine of a
-    constraint that counts. held_out: the gradients of solutions leave the anchor sets out, of two constraints
-    of a skill that of gain. per_module: one constraint
-    for each type of module. control: seed of random signs on the correction (a control); None: none.
+    `workers.geometry.METHODS`. closed_loop: epsilon is what a skill may lose over the run, not per step. recovery:
+    bound on the gain that a closed loop asks for, a cosine. tries, corrections: bisections of a step that its anchor
+    sets refuse, and projections before them; tries None: steps are not verified. metric: that of the nearest step.
+    noise, agreement: standard errors of a gradient that a step must clear, and the least split-half cosine of a
+    constraint that counts. held_out: the gradients of solutions leave the anchor sets out; where gain is asked for,
+    only its gradient does. per_module: one constraint for each type of module. control: seed of random signs on the
+    correction (a control); None: none.
     """
 
     constraints: Sequence[Constraint]

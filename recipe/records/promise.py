@@ -15,6 +15,7 @@ from matplotlib.ticker import MaxNLocator
 
 from recipe.records.pictures import save
 from recipe.records.run_directory import PROJECTION
+from workers.choices import OF_GAIN
 from workers.safety.levels import ROUNDING
 from workers.skill_metrics import Array
 
@@ -129,7 +130,7 @@ def draw_promise(rows: Sequence[Mapping[str, float]], path: Path) -> Path | None
             axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         axes_of_row[0].set_ylabel(label)
     for metric, axes_of_row in zip(("slack", "multiplier"), grid[1:], strict=True):
-        gains = [_values(rows, metric, f"{name}.gain") for name in names]
+        gains = [_values(rows, metric, name + OF_GAIN) for name in names]
         for values, axes in zip(gains, axes_of_row, strict=True):
             axes.plot(steps, values, linewidth=1.3, linestyle="--", label="of the gain asked for")
         if np.isfinite(gains).any():

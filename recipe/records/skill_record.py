@@ -14,6 +14,7 @@ from recipe.records.skill_pictures import write_skill_report
 from recipe.records.skill_report import SkillRecord
 from recipe.settings import Settings
 from recipe.settings.projection import CONSTRAINT_SOURCES
+from workers.choices import OF_GAIN
 from workers.skill_metrics import Array
 
 MOVED = "moved"
@@ -35,7 +36,7 @@ def constraint_means(steps: Sequence[Mapping[str, float]], source: str) -> dict[
     """
     cosines, unprotected = defaultdict(list), []
     for step in steps:
-        own = [pair for pair in _of(step, "split_half_cosine/") if not pair[0].endswith(".gain")]
+        own = [pair for pair in _of(step, "split_half_cosine/") if not pair[0].endswith(OF_GAIN)]
         for name, cosine in own:
             cosines[_skill_and_source(name, source)[1]].append(cosine)
         silent = defaultdict(list)
@@ -165,6 +166,6 @@ def _predicted(
     steps = [row for step, row in rows.items() if begin < step <= end]
     changes = []
     for skill in skills:
-        asked, plain = f"{_PREDICTED}/{skill}.gain", f"{_PREDICTED}/{skill}{ending}"
+        asked, plain = f"{_PREDICTED}/{skill}{OF_GAIN}", f"{_PREDICTED}/{skill}{ending}"
         changes.append([row.get(asked, row.get(plain, float("nan"))) for row in steps if {asked, plain} & row.keys()])
     return [sum(values) if values else float("nan") for values in changes]

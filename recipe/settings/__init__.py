@@ -23,7 +23,7 @@ from rewards.counterfactual.segments import Unit
 from rewards.environments import ENVIRONMENTS
 from rewards.sandbox.server.modes import Mode
 from rewards.skills import SkillSource
-from workers.choices import Ablation, CreditMapping, Normalization, PenaltyKind, Rival
+from workers.choices import OF_GAIN, Ablation, CreditMapping, Normalization, PenaltyKind, Rival
 from workers.cpu.processor import Precision
 from workers.skill_metrics import OVER_SKILLS
 
@@ -289,7 +289,7 @@ class Settings(Group):
             raise ValueError(f"skills.names lists a skill twice: {names}")
         if taken := sorted({*OVER_SKILLS} & {*(names or ())}):
             raise ValueError(f"skills.names has {taken[0]!r}, the name of a metric over all skills: rename this skill")
-        if self.projection.gain and (taken := sorted({f"{name}.gain" for name in names or ()} & {*(names or ())})):
+        if self.projection.gain and (taken := sorted({name + OF_GAIN for name in names or ()} & {*(names or ())})):
             raise ValueError(f"skills.names has {taken[0]!r}, the name of a constraint: rename this skill")
         return self
 

@@ -178,7 +178,6 @@ def test_tensors_are_all_parameters() -> None:
         assert sum(size * count for size, count in shape.tensors) == shape.parameters
 
 
-GAINS = ("projection.gain=0", "projection.gain=1")
 # One copy of 7,615,616,512 parameters in fp32, over 8 ranks.
 COPY = 7_615_616_512 * 4 // 8
 
@@ -264,7 +263,8 @@ def test_the_plan_counts_the_tensors_that_the_worker_keeps() -> None:
 
 
 def test_a_loop_that_asks_for_gain_has_two_constraints_a_skill() -> None:
-    one, two = (read_sizes(composed("experiment=paper_b", "arm=closed_loop", word)) for word in GAINS)
+    words = "experiment=paper_b", "arm=closed_loop"
+    one, two = (read_sizes(composed(*words, f"projection.gain={gain}")) for gain in (0, 1))
     assert two.constraints == 2 * one.constraints == 6
 
 

@@ -37,10 +37,9 @@ def test_an_unknown_key_of_a_file_is_refused_with_the_valid_ones():
         ("credit.min_valid=9", r"credit: .*min_valid=9 credits are more than a response can have.*budget=4"),
         ("credit.zero_advantage=3", r"credit\.zero_advantage: .*boolean"),
         ("run.max_masked_share=2", r"run\.max_masked_share: .*less than or equal to 1"),
-        ("run.name='a#b'", r"run\.name: .*pattern"),
+        ("run.name='a b'", r"run\.name: .*pattern"),
         ("skills.names=[write,write]", "lists a skill twice"),
         ("skills.names=[write,mean]", "has 'mean', the name of a metric over all skills"),
-        ("arm=closed_loop skills.names=[write,write.gain]", r"has 'write\.gain', the name of a constraint: rename"),
         ("agents.max_turns=0", r"agents\.max_turns: .*greater than or equal to 1"),
         ("agents.feedback.sql_agent='{rows}'", r"in feedback '\{rows\}'; valid ones: \{result\}, \{query\}"),
         ("failures.share=1", r"failures\.share: .*less than 1"),
@@ -49,7 +48,14 @@ def test_an_unknown_key_of_a_file_is_refused_with_the_valid_ones():
 )
 def test_a_value_out_of_range_is_refused_by_name(override: str, message: str):
     with pytest.raises(SettingsError, match=message):
-        read_settings(composed(*QUICKSTART, "credit=counterfactual", *override.split()))
+        read_settings(composed(*QUICKSTART, "credit=counterfactual", override))
+
+
+def test_a_skill_may_not_have_the_name_of_the_constraint_that_asks_another_for_gain():
+    names = "skills.names=[write,write.gain]"
+    assert read_settings(composed(*QUICKSTART, names)).skills.names == ["write", "write.gain"]
+    with pytest.raises(SettingsError, match=r"has 'write\.gain', the name of a constraint: rename"):
+        read_settings(composed(*QUICKSTART, "arm=closed_loop", names))
 
 
 def test_the_file_of_credit_declares_every_key_and_starts_from_the_defaults_that_are_typed():

@@ -79,7 +79,7 @@ def test_no_anchor_set_ends_below_its_line(held_out: bool):
 
 
 @pytest.mark.slow
-def test_gain_of_its_own_constraint_undoes_no_step_and_gives_as_much_as_of_the_only_one():
+def test_gain_by_a_separate_constraint_undoes_no_step_and_gives_as_much_as_of_the_only_one():
     arms = (SkillsArm("", 0.01, 1.0), SkillsArm("", 0.01, 1.0, single=True), SkillsArm("", 0.01))
     own, only, none = ([outcome(arm, *start(seed)) for seed in (0, 1)] for arm in arms)
     assert [undone for *_, undone in own] == [0.0, 0.0]
